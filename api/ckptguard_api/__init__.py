@@ -1,0 +1,1 @@
+"""The HTTP service (next part of the product)."""

@@ -1,0 +1,1 @@
+"""Checks: pure functions, values in, findings out."""

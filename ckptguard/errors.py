@@ -1,0 +1,106 @@
+"""Every error of the product: an exception means "we could not find out".
+
+Damage is never an exception: it is a finding (`ckptguard.model.finding`). Errors
+know no HTTP status and no exit code; `cli` and `api` map them, one module each.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class CkptGuardError(Exception):
+    """Root of all errors.
+
+    Attributes:
+        code: Stable name for programs.
+        is_retryable: True where the same call may succeed later.
+    """
+
+    code: ClassVar[str] = "error"
+    is_retryable: ClassVar[bool] = False
+
+
+class ConfigError(CkptGuardError):
+    """A setting, option or store definition cannot be used."""
+
+    code = "config"
+
+
+class FormatError(CkptGuardError):
+    """Bytes that should describe a checkpoint do not follow their format."""
+
+    code = "format"
+
+
+class ManifestFormatError(FormatError):
+    """A manifest breaks its rules.
+
+    Attributes:
+        problems: Every broken rule, never only the first.
+    """
+
+    code = "manifest_format"
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        """Join all problems into one message."""
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+class UnsupportedFormatError(FormatError):
+    """A well-formed layout, version or transform that this version does not know."""
+
+    code = "unsupported_format"
+
+
+class LimitExceededError(FormatError):
+    """Input asks for more items, bytes or depth than the stated limit."""
+
+    code = "limit_exceeded"
+
+
+class StoreError(CkptGuardError):
+    """A store did not answer a request.
+
+    Attributes:
+        key: Store-relative path the request was about.
+    """
+
+    code = "store"
+
+    def __init__(self, message: str, *, key: str = "") -> None:
+        """Keep the key beside the message."""
+        super().__init__(f"{message}: {key}" if key else message)
+        self.key = key
+
+
+class ObjectNotFoundError(StoreError):
+    """The store answered, and there is no such object."""
+
+    code = "object_not_found"
+
+
+class AccessDeniedError(StoreError):
+    """The store answered, and refused."""
+
+    code = "access_denied"
+
+
+class PathEscapeError(StoreError):
+    """A path, or the target of a link, lies outside the allowed root; nothing was opened."""
+
+    code = "path_escape"
+
+
+class StoreUnavailableError(StoreError):
+    """No usable answer: timeout, reset, server fault, short read."""
+
+    code = "store_unavailable"
+    is_retryable = True
+
+
+class CanaryError(CkptGuardError):
+    """The canary child could not be started or spoken to."""
+
+    code = "canary"
+    is_retryable = True

@@ -1,0 +1,1 @@
+"""One adapter per checkpoint format, and the only parsers of untrusted bytes."""

@@ -1,0 +1,1 @@
+"""The one pass over the bytes."""

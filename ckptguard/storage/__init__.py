@@ -1,0 +1,1 @@
+"""Where bytes come from: one small protocol over local folders, object stores and memory."""

@@ -1,0 +1,1 @@
+"""Database migrations (next part of the product)."""

@@ -1,0 +1,1 @@
+"""The workers (next part of the product)."""
