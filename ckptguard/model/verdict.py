@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from ckptguard.model.finding import Basis, CheckName, Finding, Severity
+from ckptguard.model.finding import Basis, CheckName, Finding, FindingCode, Severity
 
 
 class Verdict(StrEnum):
@@ -94,6 +94,17 @@ class Judgement:
     is_retryable: bool = False
 
 
+CAPPING_CODES: Final = frozenset(
+    {
+        FindingCode.CRC_ABSENT,
+        FindingCode.NO_CHECKSUM,
+        FindingCode.NEEDS_OTHER_READER,
+        FindingCode.READER_NOT_INSTALLED,
+        FindingCode.RANK_LOCAL_METADATA,
+    }
+)
+"""Warnings that end their check `unknown`: what the format or reader cannot prove caps, it does not condemn."""
+
 _STRUCTURE: Final = (CheckName.EXISTENCE, CheckName.BYTE_COUNT, CheckName.COVERAGE)
 _LADDER: Final = (
     (CheckName.CONTENT, Assurance.CONTENT),
@@ -134,3 +145,51 @@ def _highest(passed: set[CheckName]) -> Assurance:
             break
         highest = assurance
     return highest
+
+
+def conclude(
+    name: CheckName,
+    findings: Sequence[Finding],
+    *,
+    counts: Mapping[str, int] | None = None,
+    seconds: float = 0.0,
+    bytes_read: int = 0,
+) -> CheckResult:
+    """End a check that ran to its end: its findings alone decide how.
+
+    Any error: `fail`; else any doubt or capping warning: `unknown`; else `pass`. The
+    reason is the message of the first finding that decided.
+    """
+    status, decisive = CheckStatus.PASS, None
+    for candidate, is_decisive in (
+        (CheckStatus.FAIL, _is_error),
+        (CheckStatus.UNKNOWN, _is_doubt),
+    ):
+        decisive = next((finding for finding in findings if is_decisive(finding)), None)
+        if decisive is not None:
+            status = candidate
+            break
+    return CheckResult(
+        name=name,
+        status=status,
+        reason=decisive.message if decisive else "",
+        findings=tuple(findings),
+        counts=dict(counts or {}),
+        seconds=seconds,
+        bytes_read=bytes_read,
+    )
+
+
+def skipped(name: CheckName, reason: str) -> CheckResult:
+    """End a check that was not asked for."""
+    return CheckResult(name=name, status=CheckStatus.SKIPPED, reason=reason)
+
+
+def _is_error(finding: Finding) -> bool:
+    return finding.severity is Severity.ERROR
+
+
+def _is_doubt(finding: Finding) -> bool:
+    return finding.severity is Severity.UNKNOWN or (
+        finding.severity is Severity.WARNING and finding.code in CAPPING_CODES
+    )
