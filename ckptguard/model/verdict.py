@@ -103,7 +103,7 @@ CAPPING_CODES: Final = frozenset(
         FindingCode.RANK_LOCAL_METADATA,
     }
 )
-"""Warnings that end their check `unknown`: what the format or reader cannot prove caps, it does not condemn."""
+"""Warnings that end their check `unknown`: what a format or reader cannot prove caps, not condemns."""
 
 _STRUCTURE: Final = (CheckName.EXISTENCE, CheckName.BYTE_COUNT, CheckName.COVERAGE)
 _LADDER: Final = (
