@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from ckptguard.testing.saves import write_saves
+
 PROJECT = Path(__file__).resolve().parent.parent
 
 
@@ -15,3 +17,9 @@ def corpus_dir() -> Path:
     if not folder.is_dir():
         pytest.fail(f"no corpus at {folder}; set CKPTGUARD_CORPUS to the folder of real checkpoints")
     return folder
+
+
+@pytest.fixture(scope="session")
+def saves_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the saves of the test kit, written once by stock torch; read only."""
+    return write_saves(tmp_path_factory.mktemp("kit") / "saves")

@@ -1,9 +1,10 @@
 """A whole checkpoint: its parts, found below one folder."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ckptguard.model.finding import Finding
-from ckptguard.model.layout import Layout
+from ckptguard.model.layout import Layout, Shard
 from ckptguard.model.report import StepSummary
 
 
@@ -26,3 +27,22 @@ class Checkpoint:
     steps: tuple[StepSummary, ...] = ()
     surroundings: tuple[Finding, ...] = ()
     sightings: tuple[str, ...] = ()
+
+
+def distinct_shards(layouts: Iterable[Layout]) -> list[Shard]:
+    """Return the shards of all parts; a file that several ranks' metadata share appears once."""
+    by_path: dict[str, Shard] = {}
+    for shard in (shard for layout in layouts for shard in layout.shards):
+        known = by_path.get(shard.path)
+        by_path[shard.path] = shard if known is None else _merged(known, shard)
+    return list(by_path.values())
+
+
+def _merged(one: Shard, other: Shard) -> Shard:
+    return Shard(
+        path=one.path,
+        encoding=one.encoding,
+        items=tuple(sorted({*one.items, *other.items}, key=lambda item: (item.offset, item.fqn))),
+        min_length_bytes=max(one.min_length_bytes, other.min_length_bytes),
+        exact_length_bytes=one.exact_length_bytes,
+    )

@@ -94,6 +94,24 @@ class Problem(NamedTuple):
     observed: str | None = None
 
 
+class RecordExtent(NamedTuple):
+    """Where one record of a sound item lies.
+
+    Args:
+        name: As torch says, e.g. `data/0`.
+        offset: Of its local header, from the item's first byte.
+        payload_offset: Of its content, from the item's first byte.
+        length_bytes: Of its content.
+        crc: CRC-32 as stored; 0 where the writer turned them off.
+    """
+
+    name: bytes
+    offset: int
+    payload_offset: int
+    length_bytes: int
+    crc: int
+
+
 class Payload(NamedTuple):
     """A piece of one storage as it passes: bytes `[start, start + len(view))` of record `data/KEY`.
 
@@ -115,6 +133,7 @@ class ItemReport:
         records: Zip entries verified.
         tensor: The stored tensor, where the item is a single tensor.
         globals: `module.name` of every class or function that unpickling would name.
+        extents: The records in order; empty if there are problems.
     """
 
     problems: tuple[Problem, ...] = ()
@@ -122,6 +141,7 @@ class ItemReport:
     records: int = 0
     tensor: StoredTensor | None = None
     globals: frozenset[str] = frozenset()
+    extents: tuple[RecordExtent, ...] = ()
 
 
 class ItemVerifier(Protocol):

@@ -77,6 +77,7 @@ class FindingCode(StrEnum):
     NON_FINITE = "non_finite"
     ALL_ZERO = "all_zero"
     ALL_DENORMAL = "all_denormal"
+    VALUE_JUMP = "value_jump"
     MISSING_TENSOR = "missing_tensor"
     MIXED_SAVES = "mixed_saves"
     REWRITTEN_AFTER_COMMIT = "rewritten_after_commit"

@@ -70,10 +70,13 @@ class CheckResult:
     bytes_read: int = 0
 
     def __post_init__(self) -> None:
-        """Hold that a pass has nothing against it or in doubt."""
+        """Hold that a pass has nothing against it or in doubt, and that an error fails its check."""
         worst = {finding.severity for finding in self.findings}
         if self.status is CheckStatus.PASS and worst & {Severity.ERROR, Severity.UNKNOWN}:
             msg = f"{self.name}: a pass with an error or unknown finding"
+            raise ValueError(msg)
+        if Severity.ERROR in worst and self.status is not CheckStatus.FAIL:
+            msg = f"{self.name}: a check with an error finding ends `fail`, not {self.status}"
             raise ValueError(msg)
 
 
@@ -123,7 +126,13 @@ def derive_judgement(results: Sequence[CheckResult]) -> Judgement:
 
     Args:
         results: At most one result per check; any order; absent means skipped.
+
+    Raises:
+        ValueError: Two results for one check; which one counts would be chance.
     """
+    if len({result.name for result in results}) != len(results):
+        msg = "more than one result for a check"
+        raise ValueError(msg)
     findings = [finding for result in results for finding in result.findings]
     bases = {finding.basis for finding in findings if finding.severity is Severity.ERROR}
     if bases:
@@ -132,8 +141,10 @@ def derive_judgement(results: Sequence[CheckResult]) -> Judgement:
         )
     passed = {result.name for result in results if result.status is CheckStatus.PASS}
     doubts = [finding for finding in findings if finding.severity is Severity.UNKNOWN]
-    if doubts or not passed.issuperset(_STRUCTURE):
-        is_retryable = bool(doubts) and all(finding.is_retryable for finding in doubts)
+    # A check may fail over an error that another check found; alone it is a doubt without a name.
+    has_failed = any(result.status is CheckStatus.FAIL for result in results)
+    if doubts or has_failed or not passed.issuperset(_STRUCTURE):
+        is_retryable = bool(doubts) and not has_failed and all(finding.is_retryable for finding in doubts)
         return Judgement(verdict=Verdict.UNKNOWN, is_retryable=is_retryable)
     return Judgement(verdict=Verdict.VALID, assurance=_highest(passed))
 

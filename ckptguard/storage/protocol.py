@@ -8,9 +8,9 @@ is the suite that each implementation runs. Paths are relative to the store's ro
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
-from ckptguard.errors import LimitExceededError
+from ckptguard.errors import LimitExceededError, StoreUnavailableError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,18 +111,34 @@ class Store(Protocol):
         ...
 
 
+@runtime_checkable
+class WholeReader(Protocol):
+    """A store with its own way to read small objects whole, such as one that remembers them."""
+
+    def read_whole(self, path: str, *, max_bytes: int) -> bytes:
+        """Read one small object; as the function `read_whole`."""
+        ...
+
+
 def read_whole(store: Store, path: str, *, max_bytes: int) -> bytes:
     """Read one small object.
 
     Raises:
         LimitExceededError: It is larger than `max_bytes`; nothing was allocated.
+        StoreUnavailableError: Its length changed meanwhile, so that what was read is neither
+            the old nor surely the new object.
         StoreError: As `Store.open`.
     """
+    if isinstance(store, WholeReader):
+        return store.read_whole(path, max_bytes=max_bytes)
     length = store.stat(path).length_bytes
     if length > max_bytes:
         msg = f"{path} has {length} bytes, limit {max_bytes}"
         raise LimitExceededError(msg)
-    buffer = bytearray(length)
+    buffer = bytearray(length + 1)  # one more, to see that it ends there
     with store.open(path) as reader:
         got = reader.readinto(memoryview(buffer), 0)
-    return bytes(buffer[:got])
+    if got != length:
+        msg = f"changed while being read, from {length} to {got} bytes or more"
+        raise StoreUnavailableError(msg, key=path)
+    return bytes(memoryview(buffer)[:length])

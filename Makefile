@@ -1,0 +1,56 @@
+# The two commands that matter: `make demo` and `make test`. Both set up .venv by themselves;
+# all they need is make and a Python from 3.11 on.
+
+SHELL := /bin/sh
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+EXTRAS := canary,s3,zstd,dev
+# One thread a process: tests and ranks share the cores.
+RUN := OMP_NUM_THREADS=1 PATH="$(abspath $(BIN)):$$PATH"
+WORKERS ?= 2
+
+.PHONY: help demo test prove check fuzz bench lint venv clean
+
+help: ## say what there is
+	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /: /'
+
+demo: venv ## write a real checkpoint, prove it, flip one bit, see who notices
+	@$(RUN) python examples/demo/run.py
+
+test: lint ## everything that must hold, under 15 minutes
+	$(RUN) python -m pytest -m 'not slow' -n $(WORKERS)
+
+check: test ## the one door: exactly what CI runs
+
+lint: venv
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	$(RUN) mypy
+	$(RUN) lint-imports
+
+prove: venv ## the stated numbers, printed as tables
+	$(RUN) python benchmarks/detection.py
+	$(RUN) python benchmarks/metadata_scale.py
+	$(RUN) python benchmarks/speed.py
+
+bench: venv ## speed and memory alone
+	$(RUN) python benchmarks/speed.py
+
+fuzz: venv ## the parsers against mutated input, for long
+	$(RUN) python -m pytest -m slow -k fuzz -n $(WORKERS)
+
+venv: $(STAMP)
+
+# torch first and alone: its exact version lets pip take a CPU build where one is at hand.
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "needs Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)" -c constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $(STAMP)
+
+clean: ## remove .venv and what demo, bench and prove left
+	rm -rf $(VENV) .demo .bench .prove

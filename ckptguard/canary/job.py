@@ -1,0 +1,147 @@
+"""What the parent asks of its canary child, and how it crosses the pipe."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any, BinaryIO, Final
+
+from ckptguard.errors import CanaryError
+from ckptguard.model.checksum import Algorithm
+from ckptguard.model.policy import Limits, NumericsMode
+from ckptguard.storage.listing import Listing
+from ckptguard.storage.protocol import ObjectStat
+
+_HEADER_LENGTH_BYTES: Final = 8
+_MAX_HEADER_BYTES: Final = 4 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The process group that several canaries form; each child is one rank.
+
+    Args:
+        rank: This child's rank.
+        world_size: Children in the group.
+        init_method: torch.distributed rendezvous, e.g. `tcp://127.0.0.1:29400`.
+        backend: `gloo` or `nccl`.
+    """
+
+    rank: int
+    world_size: int
+    init_method: str
+    backend: str = "gloo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryJob:
+    """One load in one child.
+
+    Args:
+        target: Store as `ckptguard.storage.open_url.open_location` takes it.
+        store_root: Root that links may not leave, for local targets.
+        listing: What the parent listed; the child lists nothing again.
+        blobs: Metadata files that the parent has read, by store path, so that no byte is read twice.
+        device: torch device.
+        mode: `verify` (our reader and planner) or `stock` (torch's own, after `verify` found nothing).
+        jobs: Files read at the same time.
+        window_bytes: Bound on read buffers, all threads together.
+        numerics: Whether values are measured.
+        is_direct: Drop each file's cache before reading it.
+        algorithms: Checksums wanted besides XXH3-128.
+        limits: As in the parent.
+        group: Set where several children share the load.
+    """
+
+    target: str
+    listing: Listing
+    store_root: str | None = None
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
+    device: str = "cpu"
+    mode: str = "verify"
+    jobs: int = 1
+    window_bytes: int = 1 << 30
+    numerics: NumericsMode = NumericsMode.REPORT
+    is_direct: bool = False
+    algorithms: frozenset[Algorithm] = frozenset()
+    limits: Limits = field(default_factory=Limits)
+    group: Group | None = None
+
+
+def write_job(job: CanaryJob, stream: BinaryIO) -> None:
+    """Write a job: length, JSON, then the blobs one after another."""
+    header = json.dumps(_to_json(job)).encode()
+    stream.write(len(header).to_bytes(_HEADER_LENGTH_BYTES, "little"))
+    stream.write(header)
+    stream.writelines(job.blobs.values())
+    stream.flush()
+
+
+def read_job(stream: BinaryIO) -> CanaryJob:
+    """Read what `write_job` wrote.
+
+    Raises:
+        CanaryError: The stream ended early.
+    """
+    length = int.from_bytes(_read_exactly(stream, _HEADER_LENGTH_BYTES), "little")
+    if length > _MAX_HEADER_BYTES:
+        msg = f"job header of {length} bytes"
+        raise CanaryError(msg)
+    value = json.loads(_read_exactly(stream, length))
+    blobs = {path: _read_exactly(stream, count) for path, count in value.pop("blobs")}
+    listing = Listing(
+        root=value["listing"]["root"],
+        files={stat["path"]: _stat_from_json(stat) for stat in value["listing"]["files"]},
+        escapes=tuple(value["listing"]["escapes"]),
+    )
+    return CanaryJob(
+        **{
+            **value,
+            "listing": listing,
+            "blobs": blobs,
+            "numerics": NumericsMode(value["numerics"]),
+            "algorithms": frozenset(map(Algorithm, value["algorithms"])),
+            "limits": Limits(**value["limits"]),
+            "group": Group(**value["group"]) if value["group"] else None,
+        }
+    )
+
+
+def _to_json(job: CanaryJob) -> dict[str, Any]:
+    return {
+        "target": job.target,
+        "store_root": job.store_root,
+        "device": job.device,
+        "mode": job.mode,
+        "jobs": job.jobs,
+        "window_bytes": job.window_bytes,
+        "numerics": job.numerics.value,
+        "is_direct": job.is_direct,
+        "algorithms": sorted(job.algorithms),
+        "limits": asdict(job.limits),
+        "group": asdict(job.group) if job.group else None,
+        "blobs": [[path, len(blob)] for path, blob in job.blobs.items()],
+        "listing": {
+            "root": job.listing.root,
+            "escapes": list(job.listing.escapes),
+            "files": [_stat_to_json(path, stat) for path, stat in job.listing.files.items()],
+        },
+    }
+
+
+def _stat_to_json(path: str, stat: ObjectStat) -> dict[str, Any]:
+    modified = stat.modified_at.isoformat() if stat.modified_at else None
+    return {**asdict(stat), "path": path, "modified_at": modified}
+
+
+def _stat_from_json(value: Mapping[str, Any]) -> ObjectStat:
+    modified = datetime.fromisoformat(value["modified_at"]) if value["modified_at"] else None
+    return ObjectStat(**{**value, "modified_at": modified})
+
+
+def _read_exactly(stream: BinaryIO, count: int) -> bytes:
+    data = stream.read(count)
+    if len(data) != count:
+        msg = f"job ended after {len(data)} of {count} bytes"
+        raise CanaryError(msg)
+    return data

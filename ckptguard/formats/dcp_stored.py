@@ -1,0 +1,232 @@
+"""Where a checkpoint says its items lie: `storage_data`, held against what is declared."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Final, TypeGuard
+
+from ckptguard.formats.dcp_declared import Declared, is_extent, is_name
+from ckptguard.formats.dcp_findings import (
+    FindingBag,
+    escaping,
+    malformed,
+    out_of_bounds,
+    shown,
+    unknown_class,
+)
+from ckptguard.formats.dcp_paths import contained
+from ckptguard.formats.dcp_values import MetadataIndex, StorageInfo
+from ckptguard.formats.pickle_reader import Opaque
+from ckptguard.model.layout import Encoding, Item, ItemKind, Shard, Slice, Tensor
+
+_TOO_LARGE: Final = 1 << 63
+_MAX_TRANSFORMS: Final = 16
+_MANY_SLICES: Final = 512
+
+
+@dataclass(slots=True)
+class Placed:
+    """Items by shard path, and the two ways in which declared and stored do not meet."""
+
+    by_path: dict[str, list[Item]] = field(default_factory=dict)
+    orphans: list[Item] = field(default_factory=list)
+    missing: list[tuple[str, Slice | None]] = field(default_factory=list)
+
+    def shards(self) -> tuple[Shard, ...]:
+        """Return the shards, sorted by path, their items by offset."""
+        return tuple(_shard(path, self.by_path[path]) for path in sorted(self.by_path))
+
+
+def _shard(path: str, items: list[Item]) -> Shard:
+    items.sort(key=attrgetter("offset"))
+    return Shard(
+        path=path,
+        encoding=Encoding.TORCH_ZIP_ITEMS,
+        items=tuple(items),
+        min_length_bytes=max(item.offset + item.length_bytes for item in items),
+    )
+
+
+class _Homes:
+    """Which declared slices and objects have an item.
+
+    torch looks an item up by FQN and the slice's first element alone (`MetadataIndex`,
+    whose `index` does not take part in comparisons), so that several empty slices at
+    one corner share an item.
+    """
+
+    def __init__(self, declared: Declared) -> None:
+        self._declared = declared
+        self._found: set[str] = set()
+        self._slices: dict[str, dict[object, Slice]] = {}
+        self._corners: dict[str, set[object]] = {}
+
+    def find(self, tensor: Tensor, offset: object) -> Slice | None:
+        """Return the slice that begins at `offset`, and remember that it has an item."""
+        if len(tensor.slices) == 1:
+            part = tensor.slices[0]
+            if part.offsets != offset:
+                return None
+            self._found.add(tensor.fqn)
+            return part
+        slices = self._slices.get(tensor.fqn)
+        if slices is None:
+            slices = self._slices[tensor.fqn] = _by_corner(tensor)
+            self._corners[tensor.fqn] = set()
+        corner = _corner(tensor, offset)
+        found = slices.get(corner)
+        if found is not None:
+            self._corners[tensor.fqn].add(corner)
+        return found
+
+    def find_object(self, fqn: str) -> None:
+        """Remember that an object has an item."""
+        self._found.add(fqn)
+
+    def missing(self) -> list[tuple[str, Slice | None]]:
+        """Return what is declared and has no item, sorted by FQN."""
+        homeless: list[tuple[str, Slice | None]] = []
+        for tensor in self._declared.tensors.values():
+            if len(tensor.slices) == 1:
+                homeless += [] if tensor.fqn in self._found else [(tensor.fqn, tensor.slices[0])]
+                continue
+            corners = self._corners.get(tensor.fqn, set())
+            homeless += [
+                (tensor.fqn, part) for part in tensor.slices if _corner(tensor, part.offsets) not in corners
+            ]
+        homeless += [(fqn, None) for fqn in self._declared.objects if fqn not in self._found]
+        return sorted(homeless, key=lambda pair: pair[0])
+
+
+def _is_natural(value: object) -> TypeGuard[int]:
+    """Say whether this is a whole number; True and False are none."""
+    return type(value) is int and value >= 0
+
+
+def _by_corner(tensor: Tensor) -> dict[object, Slice]:
+    """Index the slices of one tensor; where several begin at one corner, one that holds elements wins."""
+    slices: dict[object, Slice] = {}
+    for part in tensor.slices:
+        corner = _corner(tensor, part.offsets)
+        if corner not in slices or 0 not in part.sizes:
+            slices[corner] = part
+    return slices
+
+
+def _corner(tensor: Tensor, offset: object) -> object:
+    """Return a key for a corner: the tuple, or its text where colliding tuples would cost quadratic time."""
+    return offset if len(tensor.slices) <= _MANY_SLICES else str(offset)
+
+
+def place_items(
+    entries: Mapping[object, object], declared: Declared, *, file: str, bag: FindingBag
+) -> Placed:
+    """Judge every entry of `storage_data` and find its slice or object.
+
+    Args:
+        entries: As pickled; any type may stand anywhere.
+        declared: What there should be.
+        file: The metadata file, for findings.
+        bag: Takes `malformed_metadata`, `unknown_global`, `path_escape` and
+            `item_out_of_bounds`; an item with one of these is placed nowhere, and its
+            slice is not reported as missing on top.
+    """
+    placer = _Placer(declared, file=file, bag=bag)
+    for index, info in entries.items():
+        placer.place(index, info)
+    # Behind a class that nobody knows an item may well lie: then nothing is called missing.
+    placer.placed.missing = [] if placer.is_partial else placer.homes.missing()
+    return placer.placed
+
+
+class _Placer:
+    """Places entries one by one; remembers paths and corners that it has judged."""
+
+    def __init__(self, declared: Declared, *, file: str, bag: FindingBag) -> None:
+        self.placed = Placed()
+        self.homes = _Homes(declared)
+        self.is_partial = False
+        self._declared = declared
+        self._file = file
+        self._bag = bag
+        self._paths: dict[str, str | None] = {}
+        self._corners: dict[int, object] = {}
+
+    def place(self, index: object, info: object) -> None:
+        """Turn one entry into an item in its shard, or into a finding."""
+        if type(index) is not MetadataIndex or type(info) is not StorageInfo:
+            self._refuse(index, info)
+            return
+        fqn, corner = index.fqn, index.offset
+        if not is_name(fqn) or not self._is_corner(corner):
+            self._bag.add(malformed(self._file, f"an item is stored for {shown(fqn)} at {shown(corner)}"))
+            return
+        if fqn in self._declared.broken:
+            return
+        found = self._home(fqn, corner)
+        path = self._path(info.relative_path, fqn)
+        if path is None:
+            return
+        extent = self._extent(info, path, fqn)
+        if extent is None:
+            return
+        fqn, kind, dtype, part, is_orphan = found
+        item = Item(fqn, kind, *extent, dtype, part, self._transforms(info.transform_descriptors, fqn))
+        self.placed.by_path.setdefault(path, []).append(item)
+        if is_orphan:
+            self.placed.orphans.append(item)
+
+    def _home(self, fqn: str, corner: object) -> tuple[str, ItemKind, str | None, Slice | None, bool]:
+        """Return what an item is for: declared FQN, kind, dtype, slice, whether nothing declares it."""
+        tensor = self._declared.tensors.get(fqn)
+        if tensor is not None:
+            part = self.homes.find(tensor, corner)
+            if part is not None:
+                return tensor.fqn, ItemKind.TENSOR, tensor.dtype, part, False
+        elif corner is None and fqn in self._declared.objects:
+            self.homes.find_object(fqn)
+            return fqn, ItemKind.BYTES, None, None, False
+        return fqn, ItemKind.BYTES if corner is None else ItemKind.TENSOR, None, None, True
+
+    def _is_corner(self, corner: object) -> bool:
+        if corner is None or id(corner) in self._corners:
+            return True
+        if not is_extent(corner):
+            return False
+        self._corners[id(corner)] = corner  # holds it, so that the id stays its own
+        return True
+
+    def _path(self, written: object, fqn: str) -> str | None:
+        if not is_name(written):
+            self._bag.add(malformed(self._file, f"{fqn} is said to lie in {shown(written)}", fqn=fqn))
+            return None
+        if written not in self._paths:
+            self._paths[written] = contained(written)
+        path = self._paths[written]
+        if path is None:
+            self._bag.add(escaping(self._file, written, fqn=fqn))
+        return path
+
+    def _extent(self, info: StorageInfo, path: str, fqn: str) -> tuple[int, int] | None:
+        offset, length = info.offset, info.length
+        if _is_natural(offset) and _is_natural(length) and offset + length < _TOO_LARGE:
+            return offset, length
+        self._bag.add(out_of_bounds(path, fqn=fqn, offset=offset, length=length))
+        return None
+
+    def _transforms(self, descriptors: object, fqn: str) -> tuple[str, ...]:
+        if descriptors is None:
+            return ()
+        if not isinstance(descriptors, list | tuple) or len(descriptors) > _MAX_TRANSFORMS:
+            self._bag.add(malformed(self._file, f"{fqn}: its transforms are {shown(descriptors)}", fqn=fqn))
+            return ()
+        return tuple(text if is_name(text) else "not a name" for text in descriptors)
+
+    def _refuse(self, index: object, info: object) -> None:
+        """Report an entry that is not made of the two known classes."""
+        for value, what in ((index, "a key of storage_data"), (info, "a value of storage_data")):
+            if isinstance(value, Opaque):
+                self.is_partial = True
+                self._bag.add(unknown_class(self._file, value.ref.dotted, what))
+                return
+        self._bag.add(malformed(self._file, f"storage_data maps {shown(index)} to {shown(info)}"))

@@ -1,0 +1,170 @@
+"""The fields of a JSON object, taken one by one; each ill-typed one noted, none trusted.
+
+A lawful placeholder stands in for what is missing or ill-typed, so that the caller can
+go on and find every other problem. Once a problem is noted, no value may be used.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from typing import Any, Final, TypeVar
+
+from ckptguard.errors import ManifestFormatError
+from ckptguard.model.checksum import Algorithm, Checksum, parse_checksum
+from ckptguard.model.manifest_laws import escape_pointer
+
+NO_CHECKSUM: Final = Checksum(algorithm=Algorithm.XXH3_128, hex_digits="0" * 32)
+PLACEHOLDER: Final = "?"
+"""Stands in for a text that is missing or none; a lawful name and path."""
+_ABSENT: Final = object()
+_Built = TypeVar("_Built")
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+class Problems:
+    """Problems in the order they were found, `POINTER: what is wrong`."""
+
+    def __init__(self, of_json: tuple[str, ...] = ()) -> None:
+        self.lines = list(of_json)
+        self._faulty_places = frozenset(line.partition(": ")[0] for line in of_json)
+
+    def note(self, at: str, message: str) -> None:
+        """Add one, unless the JSON itself is already said to be faulty there."""
+        if at not in self._faulty_places:
+            self.lines.append(f"{at}: {message}")
+
+    def build(self, make: Callable[..., _Built], at: str, **fields: object) -> _Built | None:
+        """Call a constructor; note each of its problems with its place, and return None then."""
+        try:
+            return make(**fields)
+        except ManifestFormatError as error:
+            self.lines.extend(f"{at}{problem}" for problem in error.problems)
+            return None
+
+
+@dataclass(slots=True)
+class Fields:
+    """One JSON object, emptied field by field; what is left is unknown to this version.
+
+    Args:
+        members: Not yet taken.
+        at: JSON pointer of the object.
+        problems: Where to note.
+        is_void: There is no such object, which is noted already: its fields are not missed.
+    """
+
+    members: dict[str, Any]
+    at: str
+    problems: Problems
+    is_void: bool = False
+
+    def has(self, key: str) -> bool:
+        """Say whether the field is there and not taken."""
+        return key in self.members
+
+    def text(self, key: str, *, instead: str = PLACEHOLDER) -> str:
+        """Take a required text."""
+        value = self._take(key)
+        return value if isinstance(value, str) else self._wrong(key, "text", value, instead)
+
+    def integer(self, key: str, *, instead: int = 0) -> int:
+        """Take a required integer; neither a bool nor `1.0` is one."""
+        value = self._take(key)
+        return value if type(value) is int else self._wrong(key, "an integer", value, instead)
+
+    def number(self, key: str) -> float:
+        """Take a required number."""
+        value = self._take(key)
+        return value if type(value) in (int, float) else self._wrong(key, "a number", value, 0)
+
+    def choice(self, key: str, kind: type[_Choice], *, instead: _Choice) -> _Choice:
+        """Take a required text that is one of an enumeration's."""
+        value = self._take(key)
+        chosen = _by_text(kind).get(value) if isinstance(value, str) else None
+        return chosen or self._wrong(key, f"one of {', '.join(kind)}", value, instead)
+
+    def checksum(self, key: str) -> Checksum:
+        """Take a required `algorithm:hex`."""
+        value = self._take(key)
+        try:
+            return (
+                parse_checksum(value)
+                if isinstance(value, str)
+                else self._wrong(key, "text", value, NO_CHECKSUM)
+            )
+        except ValueError as error:
+            self.problems.note(f"{self.at}/{key}", str(error))
+            return NO_CHECKSUM
+
+    def array(self, key: str) -> list[Any]:
+        """Take a required array."""
+        value = self._take(key)
+        return value if isinstance(value, list) else self._wrong(key, "an array", value, [])
+
+    def fields_of(self, key: str) -> "Fields":
+        """Take a required object."""
+        return self.element(key, self._take(key))
+
+    def objects(self, key: str) -> Iterator["Fields"]:
+        """Take a required array of objects."""
+        for index, value in enumerate(self.array(key)):
+            yield self.element(f"{key}/{index}", value)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Take a required array of texts."""
+        return tuple(
+            value if isinstance(value, str) else self._wrong(f"{key}/{index}", "text", value, f"?{index}")
+            for index, value in enumerate(self.array(key))
+        )
+
+    def integers(self, key: str) -> tuple[int, ...]:
+        """Take a required array of integers."""
+        return tuple(
+            value if type(value) is int else self._wrong(f"{key}/{index}", "an integer", value, 0)
+            for index, value in enumerate(self.array(key))
+        )
+
+    def text_by_name(self, key: str) -> dict[str, str]:
+        """Take a required object of texts."""
+        inner = self.fields_of(key)
+        return {name: inner.text(name) for name in tuple(inner.members)}
+
+    def element(self, place: str, value: Any) -> "Fields":  # noqa: ANN401 - a JSON value
+        """Return the fields of a value below this one; those of an empty object if it is none."""
+        if isinstance(value, dict):
+            return Fields(value, f"{self.at}/{place}", self.problems)
+        self._wrong(place, "an object", value, None)
+        return Fields({}, f"{self.at}/{place}", self.problems, is_void=True)
+
+    def _take(self, key: str) -> Any:  # noqa: ANN401 - a JSON value
+        return self.members.pop(key, _ABSENT)
+
+    def _wrong(self, place: str, wanted: str, value: object, instead: _Built) -> _Built:
+        if not self.is_void:
+            found = "missing" if value is _ABSENT else f"expected {wanted}, found {describe(value)}"
+            self.problems.note(f"{self.at}/{place}", found)
+        return instead
+
+
+@cache
+def _by_text(kind: type[_Choice]) -> dict[str, _Choice]:
+    return {member.value: member for member in kind}
+
+
+def describe(value: object) -> str:
+    """Say briefly what a JSON value is, e.g. `null`, `true`, `an array`, `"text"`."""
+    match value:
+        case None | bool():
+            return {None: "null", True: "true", False: "false"}[value]
+        case list():
+            return "an array"
+        case dict():
+            return "an object"
+        case _:
+            return repr(value)[:80]
+
+
+def pointer_of(*keys: str) -> str:
+    """Return the JSON pointer of nested keys."""
+    return "".join(f"/{escape_pointer(key)}" for key in keys)

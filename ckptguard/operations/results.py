@@ -1,0 +1,229 @@
+"""From everything that was found to one result per check. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ckptguard.canary.outcome import Ending
+from ckptguard.checks.globals import check_object_globals
+from ckptguard.checks.numerics import check_numerics
+from ckptguard.formats.denied_globals import is_denied
+from ckptguard.model.finding import CheckName, Finding, FindingCode, Severity
+from ckptguard.model.layout import Encoding, Layout, Shard
+from ckptguard.model.policy import Depth, NumericsMode, Policy
+from ckptguard.model.report import TensorNumerics
+from ckptguard.model.verdict import CheckResult, CheckStatus, conclude, skipped
+from ckptguard.operations.look import Look
+from ckptguard.operations.reading import Reading
+from ckptguard.scan.result import FileScan
+
+
+def structure_results(
+    seen: Look, findings: Sequence[Finding], *, seconds: float, bytes_read: int
+) -> list[CheckResult]:
+    """Conclude checks 1-3.
+
+    Args:
+        seen: Counts come from here.
+        findings: Of all checks; each is taken where it belongs.
+        seconds: Spent on listing and metadata; told with `coverage`, which needed it.
+        bytes_read: Of metadata.
+    """
+    layouts = seen.checkpoint.layouts
+    shards = {shard.path for layout in layouts for shard in layout.shards}
+    counts: dict[CheckName, dict[str, int]] = {
+        CheckName.EXISTENCE: {"files": len(seen.listing.files), "shards": len(shards)},
+        CheckName.BYTE_COUNT: {"bytes": sum(stat.length_bytes for stat in seen.listing.files.values())},
+        CheckName.COVERAGE: {
+            "tensors": sum(len(layout.tensors) for layout in layouts),
+            "objects": sum(len(layout.objects) for layout in layouts),
+        },
+    }
+    results = [
+        conclude(name, of_check(findings, name), counts=counts[name])
+        for name in (CheckName.EXISTENCE, CheckName.BYTE_COUNT, CheckName.COVERAGE)
+    ]
+    if not layouts:
+        results = [_nothing_to_judge(result) for result in results]
+    results[-1] = replace(results[-1], seconds=seconds, bytes_read=bytes_read)
+    return results
+
+
+def content_result(
+    seen: Look, reading: Reading, findings: Sequence[Finding], *, policy: Policy, proven: frozenset[str]
+) -> CheckResult:
+    """Conclude check 4: an unread byte never makes it pass.
+
+    Args:
+        seen: What should have been read.
+        reading: What was.
+        findings: Of all checks, those of the manifest included.
+        policy: Depth and objects.
+        proven: Files whose checksum equals the manifest's: these need no CRC.
+    """
+    if policy.depth is Depth.STRUCTURE:
+        return skipped(CheckName.CONTENT, "depth structure was asked for")
+    objects = {path: scan.object_globals for path, scan in reading.scans.items() if scan.object_globals}
+    content = [
+        *of_check(findings, CheckName.CONTENT),
+        *(finding for scan in reading.scans.values() for finding in scan.findings if _is_content(finding)),
+        *of_check(check_object_globals(objects, is_denied=is_denied, policy=policy), CheckName.CONTENT),
+        *_format_limits(seen.checkpoint.layouts, reading.scans, proven),
+    ]
+    result = conclude(
+        CheckName.CONTENT,
+        content,
+        counts={
+            "files": len(reading.scans),
+            "items": sum(scan.items for scan in reading.scans.values()),
+            "records": sum(scan.records for scan in reading.scans.values()),
+        },
+        seconds=reading.seconds,
+        bytes_read=sum(scan.bytes_read for scan in reading.scans.values()),
+    )
+    return _never_pass_unread(result, _unread(seen.checkpoint.layouts, reading.scans))
+
+
+def load_result(seen: Look, reading: Reading, findings: Sequence[Finding], *, policy: Policy) -> CheckResult:
+    """Conclude check 5."""
+    if policy.depth is not Depth.LOAD:
+        return skipped(CheckName.LOAD, f"depth {policy.depth} was asked for")
+    loads = [finding for scan in reading.scans.values() for finding in scan.findings if _is_load(finding)]
+    result = conclude(
+        CheckName.LOAD,
+        [*of_check(findings, CheckName.LOAD), *reading.findings, *loads],
+        counts={"items": sum(scan.items_loaded for scan in reading.scans.values())},
+        seconds=reading.seconds if reading.outcome is not None else 0.0,
+    )
+    return _never_pass_unloaded(result, seen.checkpoint.layouts, reading)
+
+
+def numerics_result(
+    numerics: Mapping[str, TensorNumerics], reading: Reading, *, policy: Policy
+) -> CheckResult:
+    """Conclude check 7."""
+    if policy.numerics is NumericsMode.OFF:
+        return skipped(CheckName.NUMERICS, "switched off")
+    if reading.outcome is None:
+        return skipped(CheckName.NUMERICS, "values are measured where they are loaded")
+    findings = check_numerics(numerics, policy.numerics)
+    result = conclude(CheckName.NUMERICS, findings, counts={"tensors": len(numerics)})
+    if result.status is CheckStatus.PASS and reading.outcome.ending is not Ending.DONE:
+        return replace(result, status=CheckStatus.UNKNOWN, reason="the load did not finish")
+    return result
+
+
+def merge_numerics(scans: Iterable[FileScan]) -> dict[str, TensorNumerics]:
+    """Put together what several shards measured of one tensor."""
+    merged: dict[str, TensorNumerics] = {}
+    for scan in scans:
+        for fqn, part in scan.numerics.items():
+            known = merged.get(fqn)
+            merged[fqn] = part if known is None else _widest(known, part)
+    return merged
+
+
+def of_check(findings: Iterable[Finding], name: CheckName) -> list[Finding]:
+    """Return the findings that belong to one check."""
+    return [finding for finding in findings if finding.check is name]
+
+
+def _is_content(finding: Finding) -> bool:
+    return finding.check is CheckName.CONTENT
+
+
+def _is_load(finding: Finding) -> bool:
+    return finding.check is CheckName.LOAD
+
+
+def _nothing_to_judge(result: CheckResult) -> CheckResult:
+    if result.status is not CheckStatus.PASS:
+        return result
+    return replace(result, status=CheckStatus.UNKNOWN, reason="no checkpoint was recognised")
+
+
+def _widest(one: TensorNumerics, other: TensorNumerics) -> TensorNumerics:
+    values = (one.minimum, other.minimum, one.maximum, other.maximum)
+    not_a_number = next((value for value in values if value != value), None)  # noqa: PLR0124 - NaN
+    return TensorNumerics(
+        minimum=min(one.minimum, other.minimum) if not_a_number is None else not_a_number,
+        maximum=max(one.maximum, other.maximum) if not_a_number is None else not_a_number,
+        is_finite=one.is_finite and other.is_finite,
+        is_zero=one.is_zero and other.is_zero,
+        is_denormal=(one.is_denormal or one.is_zero)
+        and (other.is_denormal or other.is_zero)
+        and not (one.is_zero and other.is_zero),
+    )
+
+
+def _unread(layouts: Sequence[Layout], scans: Mapping[str, FileScan]) -> list[str]:
+    wanted = {shard.path for layout in layouts for shard in layout.shards}
+    return sorted(path for path in wanted if path not in scans or not scans[path].checksums)
+
+
+def _never_pass_unread(result: CheckResult, unread: Sequence[str]) -> CheckResult:
+    if result.status is not CheckStatus.PASS or not unread:
+        return result
+    return replace(
+        result, status=CheckStatus.UNKNOWN, reason=f"{len(unread)} file(s) not read, {unread[0]} first"
+    )
+
+
+def _never_pass_unloaded(result: CheckResult, layouts: Sequence[Layout], reading: Reading) -> CheckResult:
+    if result.status is not CheckStatus.PASS:
+        return result
+    wanted = {
+        (shard.path, item.offset, item.fqn)
+        for layout in layouts
+        for shard in layout.shards
+        for item in shard.items
+    }
+    missing = len(wanted) - sum(scan.items_loaded for scan in reading.scans.values())
+    if missing == 0:
+        return result
+    damaged = any(
+        finding.severity is Severity.ERROR for scan in reading.scans.values() for finding in scan.findings
+    )
+    return replace(
+        result,
+        status=CheckStatus.FAIL if damaged else CheckStatus.UNKNOWN,
+        reason=f"{missing} item(s) did not load" + (": their bytes are damaged" if damaged else ""),
+    )
+
+
+def _format_limits(
+    layouts: Sequence[Layout], scans: Mapping[str, FileScan], proven: frozenset[str]
+) -> list[Finding]:
+    """Say what the format cannot prove, once per kind, for files that no manifest proves."""
+    shards = [shard for layout in layouts for shard in layout.shards if shard.path not in proven]
+    without_crc = [shard for shard in shards if shard.path in scans and scans[shard.path].items_without_crc]
+    without_checksum = [
+        shard
+        for shard in shards
+        if shard.encoding in (Encoding.SAFETENSORS, Encoding.OPAQUE) and shard.min_length_bytes
+    ]
+    return [
+        *_limit(
+            without_crc,
+            FindingCode.CRC_ABSENT,
+            "written with CRC-32 switched off, so nothing in them proves their content",
+        ),
+        *_limit(
+            without_checksum,
+            FindingCode.NO_CHECKSUM,
+            "of a format without checksums, and no manifest was given, so nothing proves their content",
+        ),
+    ]
+
+
+def _limit(shards: Sequence[Shard], code: FindingCode, why: str) -> list[Finding]:
+    if not shards:
+        return []
+    return [
+        Finding(
+            code=code,
+            check=CheckName.CONTENT,
+            severity=Severity.WARNING,
+            message=f"{len(shards)} file(s), {shards[0].path} first, are {why}",
+            file=shards[0].path,
+        )
+    ]

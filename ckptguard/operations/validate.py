@@ -1,0 +1,374 @@
+"""Validate one checkpoint: the whole protocol, from a path to a report."""
+
+import importlib.util
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import ckptguard
+from ckptguard.checks.globals import check_metadata_globals
+from ckptguard.checks.profile import check_profile
+from ckptguard.checks.reader import check_reader
+from ckptguard.checks.times import check_times
+from ckptguard.clock import Clock, SystemClock
+from ckptguard.errors import LimitExceededError, ObjectNotFoundError, StoreError
+from ckptguard.formats.checkpoint import Checkpoint, distinct_shards
+from ckptguard.formats.dcp_builders import KNOWN_GLOBALS
+from ckptguard.formats.denied_globals import is_denied
+from ckptguard.formats.discover import discover
+from ckptguard.model.checksum import Checksum
+from ckptguard.model.finding import CheckName, Finding, FindingCode, Severity
+from ckptguard.model.layout import Layout
+from ckptguard.model.manifest import Manifest
+from ckptguard.model.policy import Depth, Policy, Reader
+from ckptguard.model.report import FileEvidence, Report
+from ckptguard.model.verdict import CheckResult, Verdict, derive_judgement, skipped
+from ckptguard.operations.held import Held, find_manifests, hold_content, hold_structure, judge_held
+from ckptguard.operations.look import Look, look, settled_look
+from ckptguard.operations.reading import Bytes, Reading, load_by_stock, read_bytes
+from ckptguard.operations.results import (
+    content_result,
+    load_result,
+    merge_numerics,
+    numerics_result,
+    of_check,
+    structure_results,
+)
+from ckptguard.scan.faults import store_finding
+from ckptguard.scan.progress import ProgressListener
+from ckptguard.storage.caching import CachingStore
+from ckptguard.storage.listing import Listing, list_folder
+from ckptguard.storage.open_url import open_location
+
+CHECKS_VERSION: Final = "1"
+"""Raised whenever the same bytes may get another verdict; part of every report."""
+
+
+def validate(
+    target: str,
+    *,
+    policy: Policy | None = None,
+    root: Path | None = None,
+    manifest: Manifest | None = None,
+    step: int | None = None,
+    progress: ProgressListener | None = None,
+    clock: Clock | None = None,
+) -> Report:
+    """Run the whole protocol on one checkpoint and report everything that was found.
+
+    Args:
+        target: Local path or URL of a checkpoint, or of a folder of steps.
+        policy: Everything that may change the verdict besides the bytes.
+        root: Folder that links may not leave; local targets only.
+        manifest: What to hold the checkpoint against; None: what lies beside the shards.
+        step: Which step of a folder of steps; None: the newest committed one.
+        progress: Told of bytes and files as they are read, from several threads.
+        clock: Time.
+
+    Returns:
+        The report. Damage, and a store that did not answer, are findings in it.
+
+    Raises:
+        ObjectNotFoundError: Nothing is there.
+        ConfigError: The target, the step or an adapter cannot be used.
+    """
+    policy, clock = policy or Policy(), clock or SystemClock()
+    store, prefix = open_location(target, root=root)
+    asked = _Asked(
+        target=target,
+        prefix=prefix,
+        root=root,
+        step=step,
+        manifest=manifest,
+        policy=policy,
+        store=CachingStore(store),
+        progress=progress,
+        clock=clock,
+    )
+    return _Validation(asked).run()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    target: str
+    prefix: str
+    root: Path | None
+    step: int | None
+    manifest: Manifest | None
+    policy: Policy
+    store: CachingStore
+    progress: ProgressListener | None
+    clock: Clock
+
+
+class _Validation:
+    """One run of the protocol; a step per method."""
+
+    def __init__(self, asked: _Asked) -> None:
+        self._asked = asked
+        self._policy = asked.policy
+        self._started_at = asked.clock.now()
+        self._started = asked.clock.monotonic_s()
+
+    def run(self) -> Report:
+        asked = self._asked
+        try:
+            seen = settled_look(
+                look(*self._list_and_open()), self._list_and_open, policy=self._policy, clock=asked.clock
+            )
+            held = find_manifests(asked.store, seen, asked.manifest)
+        except ObjectNotFoundError:
+            raise
+        except (StoreError, LimitExceededError) as error:
+            return self._report_of_nothing(error)
+        return self._judge(seen, held)
+
+    def _list_and_open(self) -> tuple[Checkpoint, Listing]:
+        asked = self._asked
+        listing = list_folder(asked.store, asked.prefix, max_files=self._policy.limits.max_files)
+        checkpoint = discover(asked.store, listing, self._policy.limits, step=asked.step)
+        return checkpoint, _below_root(listing, checkpoint.root)
+
+    def _judge(self, seen: Look, held: Held) -> Report:
+        findings = [
+            *seen.findings,
+            *_unrecognised(seen),
+            *held.findings,
+            *self._structure_findings(seen, held),
+        ]
+        seconds = self._asked.clock.monotonic_s() - self._started
+        metadata_bytes = self._asked.store.bytes_read
+        source = self._source(held)
+        reading = self._read(seen, held, source)
+        observed = _evidence(seen, reading, held)
+        content_findings = hold_content(held, observed) if self._policy.depth is not Depth.STRUCTURE else []
+        findings += content_findings
+        findings += self._reader_findings(seen.checkpoint.layouts, reading)
+        provenance = judge_held(
+            held,
+            seen,
+            observed=observed,
+            intact=_intact(reading),
+            doubts=of_check(findings, CheckName.PROVENANCE),
+        )
+        numerics = merge_numerics(reading.scans.values())
+        proven = _proven(held, observed)
+        results = [
+            *structure_results(seen, findings, seconds=seconds, bytes_read=metadata_bytes),
+            content_result(seen, reading, findings, policy=self._policy, proven=proven),
+            load_result(seen, reading, findings, policy=self._policy),
+            provenance.result,
+            numerics_result(numerics, reading, policy=self._policy),
+            skipped(CheckName.PROBE, "no probe was asked for"),
+        ]
+        results = self._stock(seen, results, source)
+        shards = distinct_shards(seen.checkpoint.layouts)
+        return Report(
+            target=self._asked.target,
+            path=_place(self._asked.store.url, seen.listing.root),
+            format="+".join(dict.fromkeys(layout.format for layout in seen.checkpoint.layouts)) or "unknown",
+            checks=tuple(results),
+            provenance=provenance.provenance,
+            device=reading.outcome.device if reading.outcome is not None else None,
+            started_at=self._started_at,
+            seconds=self._asked.clock.monotonic_s() - self._started,
+            seconds_reading=reading.seconds,
+            num_shards=len(shards),
+            num_items=sum(len(shard.items) for shard in shards),
+            num_tensors=sum(len(layout.tensors) for layout in seen.checkpoint.layouts),
+            bytes_total=sum(stat.length_bytes for stat in seen.listing.files.values()),
+            bytes_read=metadata_bytes + sum(scan.bytes_read for scan in reading.scans.values()),
+            step=seen.checkpoint.step,
+            steps=seen.checkpoint.steps,
+            files=tuple(observed[path] for path in sorted(observed)),
+            numerics=numerics,
+            other_findings=seen.checkpoint.surroundings,
+            versions=_versions(reading),
+            manifest_identity=held.identity,
+        )
+
+    def _structure_findings(self, seen: Look, held: Held) -> list[Finding]:
+        layouts, policy = seen.checkpoint.layouts, self._policy
+        findings = [
+            *check_metadata_globals(
+                layouts,
+                is_denied=is_denied,
+                is_known=KNOWN_GLOBALS.__contains__,
+                allowed_globals=policy.allowed_globals,
+            ),
+            *check_profile(layouts, policy.required_fqns),
+            *hold_structure(held, seen),
+        ]
+        if not held.has_save_time_manifest:
+            findings += check_times(layouts, seen.listing, policy)
+        return findings
+
+    def _read(self, seen: Look, held: Held, source: Bytes) -> Reading:
+        shards = [
+            shard for shard in distinct_shards(seen.checkpoint.layouts) if shard.path in seen.listing.files
+        ]
+        hashed = {
+            file.path: file.checksum.algorithm
+            for layout in seen.checkpoint.layouts
+            for file in layout.metadata_files
+        }
+        read = {shard.path for shard in shards}
+        others = [
+            path
+            for path, checksum in held.expected.items()
+            if path in seen.listing.files and path not in read and hashed.get(path) is not checksum.algorithm
+        ]
+        return read_bytes(seen, shards, others, source)
+
+    def _source(self, held: Held) -> Bytes:
+        asked = self._asked
+        return Bytes(
+            store=asked.store,
+            target=asked.target,
+            store_root=str(asked.root) if asked.root is not None else None,
+            policy=asked.policy,
+            algorithms=frozenset(checksum.algorithm for checksum in held.expected.values()),
+            clock=asked.clock,
+            progress=asked.progress,
+        )
+
+    def _reader_findings(self, layouts: Sequence[Layout], reading: Reading) -> tuple[Finding, ...]:
+        if self._policy.depth is not Depth.LOAD:
+            return ()
+        reader = self._policy.reader or _canary_as_reader(reading)
+        return check_reader(layouts, reader=reader, has_module=_has_module)
+
+    def _stock(self, seen: Look, results: list[CheckResult], source: Bytes) -> list[CheckResult]:
+        """Let stock torch load too, if asked, once nothing speaks against the bytes."""
+        judgement = derive_judgement(results)
+        if not self._policy.is_stock_load or self._policy.depth is not Depth.LOAD:
+            return results
+        if judgement.verdict is not Verdict.VALID:
+            return results
+        findings = load_by_stock(seen, source)
+        return [
+            replace(load_result(seen, Reading(findings=findings), (), policy=self._policy))
+            if result.name is CheckName.LOAD and findings
+            else result
+            for result in results
+        ]
+
+    def _report_of_nothing(self, error: StoreError | LimitExceededError) -> Report:
+        """Report that the store did not let us look: UNKNOWN, never INVALID."""
+        finding = _why_not_seen(error, self._asked.prefix or self._asked.target)
+        empty = Look(
+            checkpoint=Checkpoint(root=self._asked.prefix, layouts=()),
+            listing=Listing(root=self._asked.prefix, files={}),
+            findings=(finding,),
+        )
+        return self._judge(empty, Held(by_folder={}))
+
+
+def _why_not_seen(error: StoreError | LimitExceededError, place: str) -> Finding:
+    if isinstance(error, StoreError):
+        return store_finding(error, file=error.key or place, check=CheckName.EXISTENCE)
+    return Finding(
+        code=FindingCode.LIMIT_EXCEEDED,
+        check=CheckName.EXISTENCE,
+        severity=Severity.UNKNOWN,
+        message=str(error),
+    )
+
+
+def _below_root(listing: Listing, root: str) -> Listing:
+    """Cut a listing down to one checkpoint, which stands at `root`, below it or around it."""
+    if root == listing.root:
+        return listing
+    if listing.root in listing.files and len(listing.files) == 1:
+        name = listing.root.rpartition("/")[2]
+        return Listing(root=root, files={name: listing.files[listing.root]})
+    return listing.below(root.removeprefix(f"{listing.root}/") if listing.root else root)
+
+
+def _unrecognised(seen: Look) -> tuple[Finding, ...]:
+    if seen.checkpoint.layouts or seen.findings:
+        return ()
+    what = "; ".join(seen.checkpoint.sightings) or "no file at all"
+    return (
+        Finding(
+            code=FindingCode.UNKNOWN_LAYOUT,
+            check=CheckName.EXISTENCE,
+            severity=Severity.UNKNOWN,
+            message=f"no checkpoint format was recognised; seen: {what}",
+            observed=what,
+        ),
+    )
+
+
+def _evidence(seen: Look, reading: Reading, held: Held) -> dict[str, FileEvidence]:
+    """What was seen of each file: read, or only listed; with the checksum that its manifest speaks of."""
+    checksums: dict[str, tuple[Checksum, ...]] = {
+        file.path: (file.checksum,) for layout in seen.checkpoint.layouts for file in layout.metadata_files
+    }
+    checksums |= {scan.path: scan.checksums for scan in reading.scans.values() if scan.checksums}
+    expected = held.expected
+    return {
+        path: FileEvidence(
+            path=path,
+            length_bytes=stat.length_bytes,
+            checksum=_comparable(checksums.get(path, ()), expected.get(path)),
+            version=stat.version,
+            modified_at=stat.modified_at,
+        )
+        for path, stat in seen.listing.files.items()
+    }
+
+
+def _comparable(observed: Sequence[Checksum], expected: Checksum | None) -> Checksum | None:
+    for checksum in observed:
+        if expected is not None and checksum.algorithm is expected.algorithm:
+            return checksum
+    return observed[0] if observed else None
+
+
+def _intact(reading: Reading) -> frozenset[str]:
+    """Files whose own CRCs hold: another checksum there means another save, not damage."""
+    return frozenset(
+        scan.path
+        for scan in reading.scans.values()
+        if scan.items and not scan.findings and not scan.items_without_crc and not scan.items_unproven
+    )
+
+
+def _proven(held: Held, observed: dict[str, FileEvidence]) -> frozenset[str]:
+    return frozenset(
+        path
+        for path, checksum in held.expected.items()
+        if path in observed and observed[path].checksum == checksum
+    )
+
+
+def _canary_as_reader(reading: Reading) -> Reader:
+    versions = reading.outcome.versions if reading.outcome is not None else {}
+    return Reader(
+        torch=_major_minor(versions.get("torch")),
+        python=_major_minor(versions.get("python", platform.python_version())),
+    )
+
+
+def _major_minor(version: str | None) -> tuple[int, int] | None:
+    if version is None:
+        return None
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
+def _has_module(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+def _versions(reading: Reading) -> dict[str, str]:
+    of_canary = dict(reading.outcome.versions) if reading.outcome is not None else {}
+    own = {"ckptguard": ckptguard.__version__, "checks": CHECKS_VERSION, "python": platform.python_version()}
+    return own | of_canary
+
+
+def _place(url: str, root: str) -> str:
+    return f"{url.rstrip('/')}/{root}" if root else url

@@ -1,0 +1,124 @@
+"""Verify one item's bytes, held whole or passing in pieces."""
+
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import IO, Final, cast
+
+from ckptguard.errors import LimitExceededError, UnsupportedFormatError
+from ckptguard.formats.protocol import ItemReport, Problem, StoredTensor
+from ckptguard.formats.torch_item_pickle import compare_with_metadata, dtype_bits
+from ckptguard.formats.torch_zip import ZipVerifier
+from ckptguard.model.finding import FindingCode
+from ckptguard.model.layout import Item, ItemKind
+from ckptguard.model.policy import Limits
+from ckptguard.scan.decode import TransformMalformedError, decode
+from ckptguard.scan.sink import NullSink, PayloadSink
+
+_DECODED_SLACK_BYTES: Final = 1 << 20
+
+
+def verify_item(
+    item: Item, pieces: Iterable[memoryview], *, limits: Limits, sink: PayloadSink | None = None
+) -> ItemReport:
+    """Verify one item from its stored bytes, in order; its payload goes to `sink` as it passes.
+
+    Args:
+        item: What the metadata says of it.
+        pieces: Its bytes; each piece lives until the next is asked for. All are taken,
+            whatever is found, so that the file's checksum covers them.
+        limits: Bounds on what is decoded or held.
+        sink: Takes storage payload of tensor items, unproven until the report is sound.
+    """
+    pieces = iter(pieces)
+    sink = NullSink() if sink is None else sink
+    report = _decoded(item, pieces, limits=limits, sink=sink) if item.transforms else None
+    if report is None:
+        verifier = ZipVerifier(item.length_bytes, max_pickle_bytes=limits.max_object_bytes)
+        report = _feed(verifier, item, pieces, sink)
+    for _ in pieces:
+        pass
+    return _held_against_metadata(item, report)
+
+
+def raw_tensor(item: Item) -> StoredTensor:
+    """Describe a tensor stored bare (safetensors): contiguous, as the header says."""
+    sizes = item.slice.sizes if item.slice is not None else ()
+    stride = [1] * len(sizes)
+    for dim in range(len(sizes) - 2, -1, -1):
+        stride[dim] = stride[dim + 1] * max(sizes[dim + 1], 1)
+    return StoredTensor(
+        dtype=item.dtype or "uint8",
+        sizes=sizes,
+        stride=tuple(stride),
+        storage_offset=0,
+        storage_key="",
+        storage_bytes=item.length_bytes,
+    )
+
+
+def _feed(verifier: ZipVerifier, item: Item, pieces: Iterable[memoryview], sink: PayloadSink) -> ItemReport:
+    is_tensor = item.kind is ItemKind.TENSOR
+    for piece in pieces:
+        for payload in verifier.feed(piece):
+            if is_tensor:
+                sink.piece(item, payload.start, payload.view)
+    return verifier.finish()
+
+
+def _decoded(item: Item, pieces: Iterator[memoryview], *, limits: Limits, sink: PayloadSink) -> ItemReport:
+    max_bytes = max(limits.max_object_bytes, _tensor_bytes(item) + _DECODED_SLACK_BYTES)
+    decoded = decode(cast("IO[bytes]", _PieceSource(pieces)), item.transforms, max_bytes=max_bytes)
+    verifier = ZipVerifier(None, max_pickle_bytes=limits.max_object_bytes)
+    try:
+        return _feed(verifier, item, decoded, sink)
+    except UnsupportedFormatError as error:
+        problem = Problem(FindingCode.READER_NOT_INSTALLED, f"content not read: {error}")
+    except LimitExceededError as error:
+        problem = Problem(FindingCode.LIMIT_EXCEEDED, str(error), expected=f"at most {max_bytes} bytes")
+    except TransformMalformedError as error:
+        problem = Problem(
+            FindingCode.TRANSFORM_MALFORMED,
+            f"{'+'.join(item.transforms)} stream does not decode",
+            offset=0,
+            length_bytes=item.length_bytes,
+            observed=str(error),
+        )
+    return ItemReport(problems=(problem,))
+
+
+def _tensor_bytes(item: Item) -> int:
+    count = 1
+    for size in item.slice.sizes if item.slice is not None else ():
+        count *= size
+    return count * dtype_bits(item.dtype or "") // 8
+
+
+def _held_against_metadata(item: Item, report: ItemReport) -> ItemReport:
+    if item.kind is not ItemKind.TENSOR or report.problems:
+        return report
+    if report.tensor is None:
+        problem = Problem(
+            FindingCode.DTYPE_MISMATCH,
+            "holds a pickled object where the metadata declares a tensor",
+            expected=item.dtype,
+            observed="object",
+        )
+        return replace(report, problems=(problem,))
+    return replace(report, problems=tuple(compare_with_metadata(item, report.tensor)))
+
+
+class _PieceSource(io.RawIOBase):
+    """Pieces of an item as a file that is read forward."""
+
+    def __init__(self, pieces: Iterator[memoryview]) -> None:
+        super().__init__()
+        self._pieces = pieces
+        self._rest = memoryview(b"")
+
+    def read(self, size: int = -1) -> bytes:
+        if not self._rest:
+            self._rest = next(self._pieces, memoryview(b""))
+        count = len(self._rest) if size < 0 else size
+        taken, self._rest = self._rest[:count], self._rest[count:]
+        return bytes(taken)
