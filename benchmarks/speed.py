@@ -26,7 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
+from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
 from ckptguard.canary.dcp_load import load_through_dcp
 from ckptguard.formats.checkpoint import distinct_shards
@@ -83,7 +85,7 @@ def write_small(folder: Path) -> Subject:
 def _save(folder: Path, tensors: dict[str, torch.Tensor]) -> Subject:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        dcp.save(dict(tensors), storage_writer=dcp.FileSystemWriter(folder, thread_count=2), no_dist=True)
+        dcp_save(dict(tensors), storage_writer=FileSystemWriter(folder, thread_count=2), no_dist=True)
     return Subject(folder, tensors)
 
 
@@ -126,7 +128,7 @@ def stock(subject: Subject, threads: int) -> None:
     torch.set_num_threads(threads)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        dcp.load(dict(subject.tensors), storage_reader=dcp.FileSystemReader(subject.folder), no_dist=True)
+        dcp_load(dict(subject.tensors), storage_reader=FileSystemReader(subject.folder), no_dist=True)
     torch.set_num_threads(1)
 
 

@@ -1,7 +1,6 @@
 """The verdict table: a report as lines that a person reads in ten seconds."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ckptguard.cli.lines import Line, Span, Style, plain
@@ -15,16 +14,11 @@ from ckptguard.cli.plain_text import (
     seconds_text,
     wrap_cells,
 )
-from ckptguard.model.finding import Basis, CheckName, Finding, Severity
+from ckptguard.cli.render_findings import render_places, render_remarks, wrapped
+from ckptguard.model.finding import Basis, CheckName, Severity
 from ckptguard.model.policy import Depth, Policy
 from ckptguard.model.report import Report
 from ckptguard.model.verdict import Assurance, CheckResult, CheckStatus, Judgement, Provenance, Verdict
-
-MAX_PLACES: Final = 3
-"""Damaged places shown in full; the rest is counted."""
-
-MAX_LINES: Final = 6
-"""Last lines shown of a text that has several: the tail of a child's output."""
 
 MAX_ROW_LINES: Final = 2
 """Further lines of a check's row on a narrow terminal; its findings say the rest."""
@@ -93,11 +87,11 @@ def render_report(report: Report, policy: Policy, *, width: int | None = None) -
     yield ()
     for check in report.checks:
         yield from _check_row(check, width)
-    yield from _places(report, width)
-    yield from _remarks(report, width)
+    yield from render_places(report, width)
+    yield from render_remarks(report, width)
     yield from _advice(report, width)
     yield ()
-    yield from _wrapped(_footer(report, policy), width, style=Style.FAINT)
+    yield from wrapped(_footer(report, policy), width, style=Style.FAINT)
 
 
 def _headline(report: Report, width: int | None) -> Iterator[Line]:
@@ -105,10 +99,10 @@ def _headline(report: Report, width: int | None) -> Iterator[Line]:
     style = _VERDICT_STYLES[judgement.verdict]
     yield (Span(verdict_text(judgement), style), Span("  "), Span(_meaning(judgement), Style.STRONG))
     step = f", step {report.step}" if report.step is not None else ""
-    yield from _wrapped(
+    yield from wrapped(
         f"{printable(report.path)} ({printable(report.format) or 'unknown format'}{step})", width
     )
-    yield from _wrapped(
+    yield from wrapped(
         f"provenance: {report.provenance.value} ({_MEANING_OF_PROVENANCE[report.provenance]})", width
     )
 
@@ -164,79 +158,6 @@ def _timing(check: CheckResult) -> str:
     return "  ".join(text for text in (seconds_text(check.seconds), rate) if text)
 
 
-def _places(report: Report, width: int | None) -> Iterator[Line]:
-    for severity, title, style in (
-        (Severity.ERROR, "Damaged", Style.BAD),
-        (Severity.UNKNOWN, "In doubt", Style.DOUBT),
-    ):
-        found = [finding for finding in report.findings if finding.severity is severity]
-        if not found:
-            continue
-        yield ()
-        yield (Span(title, style),)
-        for finding in found[:MAX_PLACES]:
-            yield from _place(finding, width, style=style)
-        yield from _rest_of(found)
-
-
-def _place(finding: Finding, width: int | None, *, style: Style) -> Iterator[Line]:
-    basis = f" ({finding.basis.value})" if finding.basis else ""
-    yield (Span("  "), Span(f"{finding.code.value}{basis}", style), Span(f", {finding.check.value}"))
-    yield from _wrapped(printable(finding.message), width, indent="    ")
-    for label, value in _evidence(finding):
-        for number, line in enumerate(value.splitlines()[-MAX_LINES:] or [""]):
-            yield from _wrapped(printable(line), width, indent=f"    {'' if number else label:<10}")
-
-
-def _evidence(finding: Finding) -> Iterator[tuple[str, str]]:
-    sliced = None
-    if finding.slice_offsets is not None:
-        sliced = f"offsets {list(finding.slice_offsets)}, sizes {list(finding.slice_sizes or ())}"
-    for label, value in (
-        ("file", finding.file),
-        ("tensor", finding.fqn),
-        ("slice", sliced),
-        ("record", finding.record),
-        ("bytes", _extent(finding)),
-        ("expected", finding.expected),
-        ("observed", finding.observed),
-    ):
-        if value is not None:
-            yield label, value
-
-
-def _extent(finding: Finding) -> str | None:
-    if finding.offset is None:
-        return f"{finding.length_bytes}" if finding.length_bytes is not None else None
-    length = f", {finding.length_bytes:,} bytes" if finding.length_bytes is not None else ""
-    return f"from byte {finding.offset} (0x{finding.offset:x}) of the file{length}"
-
-
-def _rest_of(found: Sequence[Finding]) -> Iterator[Line]:
-    hidden = Counter(finding.code.value for finding in found[MAX_PLACES:])
-    if hidden:
-        codes = ", ".join(f"{code} {count}" for code, count in hidden.most_common())
-        yield plain(f"  and {hidden.total():,} more: {codes} (--json lists all)")
-
-
-def _remarks(report: Report, width: int | None) -> Iterator[Line]:
-    noted = [
-        finding
-        for finding in (*report.findings, *report.other_findings)
-        if finding.severity in (Severity.WARNING, Severity.INFO) or (finding in report.other_findings)
-    ]
-    if not noted:
-        return
-    yield ()
-    yield (Span("Remarks", Style.STRONG),)
-    for finding in noted[:MAX_PLACES]:
-        where = f" [{finding.file}]" if finding.file else ""
-        yield from _wrapped(
-            printable(f"{finding.code.value}: {finding.message}{where}"), width, indent="  ", hanging=2
-        )
-    yield from _rest_of(noted)
-
-
 def _advice(report: Report, width: int | None) -> Iterator[Line]:
     steps = next_steps(report)
     if not steps:
@@ -244,7 +165,7 @@ def _advice(report: Report, width: int | None) -> Iterator[Line]:
     yield ()
     yield (Span("What to do next", Style.STRONG),)
     for step in steps:
-        yield from _wrapped(step, width, indent="  - ")
+        yield from wrapped(step, width, indent="  - ")
 
 
 def _footer(report: Report, policy: Policy) -> str:
@@ -266,15 +187,6 @@ def _what_was_read(policy: Policy) -> str:
     if policy.depth is Depth.STRUCTURE:
         return "names, sizes and metadata only"
     return "past the page cache" if policy.is_direct else "cached pages where there were any"
-
-
-def _wrapped(
-    text: str, width: int | None, *, indent: str = "", hanging: int = 0, style: Style = Style.PLAIN
-) -> Iterator[Line]:
-    following = " " * (cell_width(indent) + hanging)
-    room = None if width is None else width - len(following)
-    for number, line in enumerate(wrap_cells(text, room)):
-        yield (Span(following if number else indent), Span(line, style))
 
 
 def render_step_line(report: Report) -> Line:

@@ -17,9 +17,10 @@ from ckptguard.formats.pickle_shortcut import (
     UINT,
     Learner,
     Template,
+    instance_start,
     is_global,
     is_text,
-    reference_before,
+    recalled,
     size_of,
     uint,
 )
@@ -46,35 +47,53 @@ _REFERENCE: Final = re.compile(GET, re.DOTALL)
 _is_size = is_global("torch.Size")
 _is_properties = is_global(*PROPERTIES_GLOBALS)
 
+_HEAD: Final = (
+    b"(?:" + TEXT + b")?{entry}" + _NEW + _STATE
+    + b"{properties}(" + GET + _NEW + rb"\x94\(" + GET * 2 + rb"[\x88\x89]" + GET + rb"[\x88\x89]t\x94b)"
+    + b"{extent}{size}" + SIZE_ARGS
+    + rb"{chunks}\]\x94"
+)  # fmt: skip
+_CHUNK_OPCODES: Final = (
+    b"{chunk}" + _NEW + _STATE + b"{offsets}{size_1}" + SIZE_ARGS + b"{sizes}{size_2}" + SIZE_ARGS + _DONE
+)
+_HEAD_MEANINGS: Final = {
+    "entry": is_global(f"{METADATA_MODULE}.TensorStorageMetadata"),
+    "properties": is_text("properties"),
+    "extent": is_text("size"),
+    "size": _is_size,
+    "chunks": is_text("chunks"),
+}
+_CHUNK_MEANINGS: Final = {
+    "chunk": is_global(f"{METADATA_MODULE}.ChunkStorageMetadata"),
+    "offsets": is_text("offsets"),
+    "size_1": _is_size,
+    "sizes": is_text("sizes"),
+    "size_2": _is_size,
+}
+
+_CHUNK: Final = Template(_CHUNK_OPCODES, _CHUNK_MEANINGS)
+"""ChunkStorageMetadata."""
+
+_TENSOR: Final = Template(_HEAD, _HEAD_MEANINGS)
+"""TensorStorageMetadata, after its FQN or not, up to its still empty list of chunks."""
+
+_WHOLE_TENSOR: Final = Template(_HEAD + _CHUNK_OPCODES + b"a" + _DONE, {**_HEAD_MEANINGS, **_CHUNK_MEANINGS})
+"""A TensorStorageMetadata that has one chunk."""
+
 _STORED: Final = Template(
-    _STATE
-    + b"{fqn}"
-    + _TEXT_OR_GET
-    + b"{index}(?:N|"
-    + UINT
-    + b")"
-    + b"(?:{offset}{size}"
-    + SIZE_ARGS
-    + b")?"
-    + _DONE
-    + b"{info}"
-    + _NEW
-    + _STATE
-    + b"{path}"
-    + _TEXT_OR_GET
-    + b"{first}("
-    + UINT
-    + b"){length}("
-    + UINT
-    + b")"
-    + rb"(?:{transforms}\]\x94"
-    + TEXT
-    + b"a)?"
-    + _DONE,
+    b"{key}" + _NEW + _STATE
+    + b"{fqn}" + _TEXT_OR_GET
+    + b"{index}(?:N|" + UINT + b")"
+    + b"(?:{corner}{size}" + SIZE_ARGS + b")?" + _DONE
+    + b"{info}" + _NEW + _STATE
+    + b"{path}" + _TEXT_OR_GET
+    + b"{first}(" + UINT + b"){length}(" + UINT + b")"
+    + rb"(?:{transforms}\]\x94" + TEXT + b"a)?" + _DONE,
     {
+        "key": is_global(f"{METADATA_MODULE}.MetadataIndex"),
         "fqn": is_text("fqn"),
         "index": is_text("index"),
-        "offset": is_text("offset"),
+        "corner": is_text("offset"),
         "size": _is_size,
         "info": is_global(*STORAGE_INFO_GLOBALS),
         "path": is_text("relative_path"),
@@ -82,42 +101,10 @@ _STORED: Final = Template(
         "length": is_text("length"),
         "transforms": is_text("transform_descriptors"),
     },
-)
+)  # fmt: skip
 """`storage_data`: a MetadataIndex and its _StorageInfo."""
 
-_TENSOR: Final = Template(
-    _STATE
-    + b"{properties}("
-    + GET
-    + _NEW
-    + rb"\x94\("
-    + GET * 2
-    + rb"[\x88\x89]"
-    + GET
-    + rb"[\x88\x89]t\x94b)"
-    + b"{extent}{size}"
-    + SIZE_ARGS
-    + rb"{chunks}\]\x94",
-    {
-        "properties": is_text("properties"),
-        "extent": is_text("size"),
-        "size": _is_size,
-        "chunks": is_text("chunks"),
-    },
-)
-"""TensorStorageMetadata up to its still empty list of chunks."""
-
-_CHUNK: Final = Template(
-    b"{chunk}" + _NEW + _STATE + b"{offsets}{size_1}" + SIZE_ARGS + b"{sizes}{size_2}" + SIZE_ARGS + _DONE,
-    {
-        "chunk": is_global(f"{METADATA_MODULE}.ChunkStorageMetadata"),
-        "offsets": is_text("offsets"),
-        "size_1": _is_size,
-        "sizes": is_text("sizes"),
-        "size_2": _is_size,
-    },
-)
-"""ChunkStorageMetadata, from its class on."""
+_NOTHING: Final = (None, ())
 
 
 class _Sizes(dict[bytes, tuple[tuple[int, ...], tuple[object, ...]]]):
@@ -147,35 +134,43 @@ def bind_chunks(machine: Machine, ref: GlobalRef) -> Shortcut:
 class _StoredShortcut:
     """Reads runs of `storage_data` entries, key and value."""
 
-    __slots__ = ("_learner", "_machine", "_ref", "_sizes")
+    __slots__ = ("_learner", "_machine", "_ref", "_sizes", "_strings")
 
     def __init__(self, machine: Machine, ref: GlobalRef) -> None:
         self._machine = machine
         self._ref = ref
         self._learner = Learner(_STORED, machine)
         self._sizes = _Sizes()
+        self._strings = _Recalled(machine)
 
     def __call__(self, pos: int) -> int:
-        match = self._learner.match(pos)
-        if match is None or not self._push(match):
-            return pos
-        data, again = self._machine.data, _again(self._machine, pos, self._ref)
-        while again is not None and data.startswith(again, match.end()):
-            following = self._learner.match(match.end() + len(again))
-            if following is None or not self._push(following):
-                break
-            match = following
-        return match.end()
+        start = instance_start(self._machine, pos, self._ref)
+        match = None if start is None else self._learner.match(start)
+        while match is not None and self._push(*match.groups()):
+            pos = match.end()
+            match = self._learner.again(self._machine.data, pos)
+        return pos
 
-    def _push(self, match: re.Match[bytes]) -> bool:
+    def _push(  # noqa: PLR0913 - the groups of `_STORED`
+        self,
+        num_fqn: bytes,
+        fqn_raw: bytes,
+        fqn_ref: bytes | None,
+        size_raw: bytes | None,
+        num_path: bytes,
+        path_raw: bytes,
+        path_ref: bytes | None,
+        first: bytes,
+        length: bytes,
+        num_transform: bytes,
+        transform_raw: bytes | None,
+    ) -> bool:
         """Push key and value; change nothing and return False if they are not what they seem."""
-        num_fqn, fqn_raw, fqn_ref, size_raw, num_path, path_raw, path_ref = match.group(1, 2, 3, 4, 5, 6, 7)
-        first, length, num_transform, transform = match.group(8, 9, 10, 11)
-        fqn = _string(self._machine, fqn_ref, num_fqn, fqn_raw)
-        path = _string(self._machine, path_ref, num_path, path_raw)
-        if fqn is None or path is None or (transform is not None and num_transform[0] != len(transform)):
+        fqn = _string(num_fqn, fqn_raw) if fqn_ref is None else self._strings[fqn_ref]
+        path = _string(num_path, path_raw) if path_ref is None else self._strings[path_ref]
+        offset, left_by_offset = _NOTHING if size_raw is None else self._sizes[size_raw]
+        if fqn is None or path is None:
             return False
-        offset, left_by_offset = (None, ()) if size_raw is None else self._sizes[size_raw]
         index = MetadataIndex(fqn, offset)
         info = StorageInfo(path, uint(first), uint(length))
         left = [index, SKIPPED, *left_by_offset, info, SKIPPED]
@@ -183,35 +178,43 @@ class _StoredShortcut:
             left.append(path)
         if fqn_ref is None:
             left.insert(2, fqn)
-        if transform is not None:
-            name = str(transform, "ascii")
-            info.transform_descriptors = [name]
-            left += (info.transform_descriptors, name)
+        if transform_raw is not None:
+            transform = _string(num_transform, transform_raw)
+            if transform is None:
+                return False
+            info.transform_descriptors = [transform]
+            left += (info.transform_descriptors, transform)
         self._machine.memo.extend(left)
         self._machine.stack += (index, info)
         return True
 
 
 class _ChunkReader:
-    """Reads one chunk, class and all."""
+    """Reads runs of chunks, class and all."""
 
-    __slots__ = ("_learner", "_sizes")
+    __slots__ = ("_learner", "_machine", "_sizes")
 
     def __init__(self, machine: Machine) -> None:
+        self._machine = machine
         self._learner = Learner(_CHUNK, machine)
         self._sizes = _Sizes()
 
-    def read(self, pos: int, left: list[object]) -> tuple[Slice, int] | None:
-        """Return a slice and where it ends, and append what it leaves in the memo."""
+    def read(self, pos: int, chunks: list[Slice], left: list[object]) -> int:
+        """Append chunks, and what they leave in the memo; return where they end."""
         match = self._learner.match(pos)
-        if match is None:
-            return None
-        offsets_raw, sizes_raw = match.group(1, 2)
+        while match is not None:
+            self.append(*match.groups(), chunks, left)
+            pos = match.end()
+            match = self._learner.again(self._machine.data, pos)
+        return pos
+
+    def append(self, offsets_raw: bytes, sizes_raw: bytes, chunks: list[Slice], left: list[object]) -> None:
+        """Append the chunk of two sizes."""
         offsets, left_by_offsets = self._sizes[offsets_raw]
         sizes, left_by_sizes = self._sizes[sizes_raw]
         part = Slice(offsets, sizes)
+        chunks.append(part)
         left += (part, SKIPPED, *left_by_offsets, *left_by_sizes)
-        return part, match.end()
 
 
 class _ChunkShortcut:
@@ -225,119 +228,103 @@ class _ChunkShortcut:
         self._reader = _ChunkReader(machine)
 
     def __call__(self, pos: int) -> int:
-        again = _again(self._machine, pos, self._ref)
-        if again is None:
+        start = instance_start(self._machine, pos, self._ref)
+        if start is None:
             return pos
         left: list[object] = []
-        parts: list[Slice] = []
-        start = pos - len(again)
-        while (found := self._reader.read(start, left)) is not None:
-            part, start = found
-            parts.append(part)
-        if not parts:
-            return pos
+        chunks: list[Slice] = []
+        end = self._reader.read(start, chunks, left)
         self._machine.memo.extend(left)
-        self._machine.stack += parts
-        return start
+        self._machine.stack += chunks
+        return end if chunks else pos
 
 
 class _TensorShortcut:
     """Reads runs of tensors: entries of `state_dict_metadata`."""
 
-    __slots__ = ("_chunks", "_learner", "_machine", "_properties", "_ref", "_sizes")
+    __slots__ = ("_chunks", "_head", "_machine", "_properties", "_ref", "_sizes", "_whole")
 
     def __init__(self, machine: Machine, ref: GlobalRef) -> None:
         self._machine = machine
         self._ref = ref
-        self._learner = Learner(_TENSOR, machine)
+        self._whole = Learner(_WHOLE_TENSOR, machine)
+        self._head = Learner(_TENSOR, machine)
         self._chunks = _ChunkReader(machine)
         self._sizes = _Sizes()
         self._properties: dict[bytes, Properties] = {}
 
     def __call__(self, pos: int) -> int:
-        end = self._entry(pos, None)
-        again = _again(self._machine, pos, self._ref)
-        if end is None or again is None:
-            return pos if end is None else end
-        pattern = re.compile(TEXT + re.escape(again), re.DOTALL)
-        while match := pattern.match(self._machine.data, end):
-            fqn = _string(self._machine, None, match[1], match[2])
-            following = None if fqn is None else self._entry(match.end(), fqn)
-            if following is None:
-                break
-            end = following
-        return end
+        start = instance_start(self._machine, pos, self._ref)
+        end = None if start is None else self._entry(start)
+        while end is not None:
+            pos = end
+            end = self._entry(pos)
+        return pos
 
-    def _entry(self, pos: int, fqn: str | None) -> int | None:
-        """Push a tensor, after its FQN if that was read as well; return where it ends."""
-        match = self._learner.match(pos)
+    def _entry(self, pos: int) -> int | None:
+        """Push a tensor, after its FQN if that stands there as well; return where it ends."""
+        match = self._whole.match(pos) or self._head.match(pos)
         if match is None:
             return None
-        properties_raw, size_raw = match.group(1, 2)
+        num_fqn, fqn_raw, properties_raw, size_raw, *chunk_raws = match.groups()
         properties = self._properties.get(properties_raw) or self._new_properties(properties_raw)
-        if properties is None:
+        fqn = None if fqn_raw is None else _string(num_fqn, fqn_raw)
+        if properties is None or (fqn is None and fqn_raw is not None):
             return None
-        chunks: list[Slice] = []
         size, left_by_size = self._sizes[size_raw]
+        chunks: list[Slice] = []
         entry = TensorEntry(properties, size, chunks)
         left = [entry, SKIPPED, SKIPPED, SKIPPED, *left_by_size, SKIPPED]
-        end = self._list_of_chunks(match.end(), chunks, left)
-        if end is None:
-            return None
-        if fqn is not None:
-            self._machine.memo.append(fqn)
-            self._machine.stack.append(fqn)
-        self._machine.memo.extend(left)
-        self._machine.stack.append(entry)
+        end: int | None = match.end()
+        if chunk_raws:
+            self._chunks.append(*chunk_raws, chunks, left)
+        else:
+            end = self._list_of_chunks(match.end(), chunks, left)
+        if end is not None:
+            self._push(fqn, entry, left)
         return end
 
+    def _push(self, fqn: str | None, entry: TensorEntry, left: list[object]) -> None:
+        memo, stack = self._machine.memo, self._machine.stack
+        if fqn is not None:
+            memo.append(fqn)
+            stack.append(fqn)
+        memo.extend(left)
+        stack.append(entry)
+
     def _list_of_chunks(self, pos: int, chunks: list[Slice], left: list[object]) -> int | None:
-        """Fill the list of one tensor and close the tensor; return where that ends."""
+        """Fill the list of a tensor of several chunks and close the tensor; return where that ends."""
         data = self._machine.data
-        if data.startswith(b"(", pos):  # MARK … APPENDS, in batches of 1,000
-            while data.startswith(b"(", pos):
-                pos = self._run_of_chunks(pos + 1, chunks, left)
-                if not data.startswith(b"e", pos):
-                    return None
-                pos += 1
-        else:
-            pos = self._run_of_chunks(pos, chunks, left)
-            if len(chunks) != 1 or not data.startswith(b"a", pos):
+        while data.startswith(b"(", pos):  # MARK … APPENDS, in batches of 1,000
+            pos = self._chunks.read(pos + 1, chunks, left)
+            if not data.startswith(b"e", pos):
                 return None
             pos += 1
-        return pos + len(_DONE) if data.startswith(_DONE, pos) else None
-
-    def _run_of_chunks(self, pos: int, chunks: list[Slice], left: list[object]) -> int:
-        while (found := self._chunks.read(pos, left)) is not None:
-            part, pos = found
-            chunks.append(part)
-        return pos
+        return pos + len(_DONE) if chunks and data.startswith(_DONE, pos) else None
 
     def _new_properties(self, raw: bytes) -> Properties | None:
         """Look up what the references of properties not met before stand for."""
-        ref, *rest = (_recall(self._machine, get) for get in _REFERENCE.findall(raw))
+        ref, *rest = (recalled(self._machine, get) for get in _REFERENCE.findall(raw))
         dtype = rest[0]
-        if not _is_properties(ref) or type(dtype) is not Dtype or SKIPPED in rest:
+        if not _is_properties(ref) or type(dtype) is not Dtype or any(value is SKIPPED for value in rest):
             return None
         made = self._properties[raw] = Properties(dtype)
         return made
 
 
-def _again(machine: Machine, pos: int, ref: GlobalRef) -> bytes | None:
-    """Return the opcodes that make one more instance of a class: GET EMPTY_TUPLE NEWOBJ."""
-    found = reference_before(machine, pos, ref)
-    return None if found is None else found + b")\x81"
+class _Recalled(dict[bytes, str | None]):
+    """By GET: the string that it recalls; None where it is none, or the opcodes must decide."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__()
+        self._machine = machine
+
+    def __missing__(self, ref: bytes) -> str | None:
+        found = recalled(self._machine, ref)
+        made = self[ref] = found if type(found) is str else None
+        return made
 
 
-def _recall(machine: Machine, raw: bytes) -> object:
-    """Return what a GET pushes; `SKIPPED` where the opcodes must decide."""
-    index = int.from_bytes(raw[1:], "little")
-    return machine.memo[index] if index < len(machine.memo) else SKIPPED
-
-
-def _string(machine: Machine, ref: bytes | None, length: bytes, raw: bytes) -> str | None:
-    """Return the string that a GET recalls or a short string opcode holds; None if it is not sure."""
-    if ref is None:
-        return str(raw, "ascii") if length[0] == len(raw) else None
-    found = _recall(machine, ref)
-    return found if type(found) is str else None
+def _string(length: bytes, raw: bytes) -> str | None:
+    """Return the string of a short string opcode; None if its length is not where it ends."""
+    return str(raw, "ascii") if length[0] == len(raw) else None

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ckptguard.errors import AccessDeniedError, ConfigError, ObjectNotFoundError, PathEscapeError
+from ckptguard.errors import AccessDeniedError, ObjectNotFoundError, PathEscapeError
 from ckptguard.formats import sightings
 from ckptguard.formats.checkpoint import Checkpoint
 from ckptguard.formats.folder_tree import FolderTree, index_folders
@@ -72,14 +72,15 @@ def discover(
         and are empty where there is nothing but litter.
 
     Raises:
-        ConfigError: There is no such step, or an adapter is broken.
+        ObjectNotFoundError: There is no such step.
+        ConfigError: An adapter is broken.
         StoreError: The store did not deliver.
         LimitExceededError: Beyond `limits`.
     """
     place = _look_at(store, listing, adapters)
     steps = [entry for entry in place.survey.steps if step in {None, entry.step}]
     if step is not None and not steps and place.own_step != step:
-        raise ConfigError(_no_such_step(step, place.survey.steps))
+        raise ObjectNotFoundError(_no_such_step(step, place.survey.steps))
     return _open(place, newest(steps), limits)
 
 

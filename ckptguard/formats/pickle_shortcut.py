@@ -14,13 +14,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ckptguard.formats.pickle_machine import Machine
+from ckptguard.formats.pickle_machine import SKIPPED, Machine
 from ckptguard.formats.pickle_values import GlobalRef
 
 GET: Final = rb"(?:h.|j....)"
 UINT: Final = rb"(?:K.|M..|J...[\x00-\x7f]|\x8a\x05....[\x00-\x7f]|\x8a\x06.....[\x00-\x7f])"
 """A number >= 0 as Python's pickler writes it up to 2**47; others are left to the opcodes."""
-TEXT: Final = rb"\x8c(.)([ -~]*)\x94"
+TEXT: Final = rb"\x8c(.)([ -~]{0,255})\x94"
 """A memoized ASCII string: length, characters. The caller compares the two."""
 SIZE_ARGS: Final = (
     rb"(\)|" + UINT + rb"\x85\x94|" + UINT + UINT + rb"\x86\x94|" + UINT * 3 + rb"\x87\x94"
@@ -76,42 +76,46 @@ class Template:
         if match is None:
             return None
         found = {name: raw for name, raw in match.groupdict().items() if raw is not None}
-        if not all(self.meanings[name](_recalled(machine, raw)) for name, raw in found.items()):
+        if not all(self.meanings[name](recalled(machine, raw)) for name, raw in found.items()):
             return None
         return self._compile({name: re.escape(raw) for name, raw in found.items()})
 
 
-def _recalled(machine: Machine, raw: bytes) -> object:
-    """Return what a GET would push; None where that is nothing."""
+def recalled(machine: Machine, raw: bytes) -> object:
+    """Return what a GET would push; `SKIPPED` where that is nothing, or not known."""
     index = int.from_bytes(raw[1:], "little")
     memo = machine.memo
-    return memo[index] if index < len(memo) else None
+    return memo[index] if index < len(memo) else SKIPPED
 
 
 class Learner:
-    """A template within one reading: learns when it must, up to a bound."""
+    """A template within one reading: learns when it must, up to a bound.
 
-    __slots__ = ("_left", "machine", "pattern", "template")
+    Attributes:
+        again: Matches what was learned; for loops, which need no second try at their end.
+    """
+
+    __slots__ = ("_left", "_machine", "_template", "again")
 
     def __init__(self, template: Template, machine: Machine) -> None:
         """Start without knowledge."""
-        self.template = template
-        self.machine = machine
-        self.pattern: re.Pattern[bytes] | None = None
+        self._template = template
+        self._machine = machine
         self._left = _MAX_LEARNED
+        self.again: Callable[[bytes, int], re.Match[bytes] | None] = _match_nothing
 
     def match(self, pos: int) -> re.Match[bytes] | None:
-        """Match one instance at `pos`."""
-        if self.pattern is not None and (match := self.pattern.match(self.machine.data, pos)):
-            return match
-        if not self._left:
-            return None
-        pattern = self.template.learn(self.machine, pos)
-        if pattern is None:
-            return None
-        self._left -= 1
-        self.pattern = pattern
-        return pattern.match(self.machine.data, pos)
+        """Match one instance at `pos`, if need be by learning from it."""
+        match = self.again(self._machine.data, pos)
+        if match is None and self._left and (pattern := self._template.learn(self._machine, pos)):
+            self._left -= 1
+            self.again = pattern.match
+            match = self.again(self._machine.data, pos)
+        return match
+
+
+def _match_nothing(data: bytes, pos: int) -> None:
+    del data, pos
 
 
 def is_text(text: str) -> Callable[[object], bool]:
@@ -124,16 +128,15 @@ def is_global(*dotted: str) -> Callable[[object], bool]:
     return lambda value: type(value) is GlobalRef and value.dotted in dotted
 
 
-def reference_before(machine: Machine, pos: int, ref: GlobalRef) -> bytes | None:
-    """Return the GET of a class that was just instantiated (`GET EMPTY_TUPLE NEWOBJ` before `pos`).
+def instance_start(machine: Machine, pos: int, ref: GlobalRef) -> int | None:
+    """Return where `GET EMPTY_TUPLE NEWOBJ` of this class, which ends at `pos`, begins; None if it does not.
 
-    Whether those bytes were read as that GET does not matter: what counts is that as
+    Whether the bytes were read as that GET does not matter: what counts is that as
     opcodes they would push this very class.
     """
-    for width in (2, 5):
-        raw = machine.data[max(pos - 2 - width, 0) : pos - 2]
-        if len(raw) == width and raw[:1] == (b"h" if width == 2 else b"j"):  # noqa: PLR2004 - BINGET
-            index = int.from_bytes(raw[1:], "little")
-            if index < len(machine.memo) and machine.memo[index] is ref:
-                return raw
+    for opcode, width in ((b"h", 2), (b"j", 5)):
+        start = pos - 2 - width
+        if start >= 0 and machine.data.startswith(opcode, start):
+            if recalled(machine, machine.data[start : pos - 2]) is ref:
+                return start
     return None

@@ -283,3 +283,21 @@ _BUILDERS: Final[dict[str, Builder | Constant]] = {
     "torch._tensor._rebuild_from_type_v2": Builder(_rebuild_from_type),
     **{f"torch.{name}": Constant(Dtype(name)) for name in ITEMSIZES},
 }
+
+HARMLESS_GLOBALS: Final = (
+    frozenset(_BUILDERS)
+    | {
+        f"{module}.{name}"
+        for module in ("builtins", "__builtin__")
+        for name in ("set", "frozenset", "complex", "bytearray", "slice", "range")
+    }
+    | {f"torch.{name}" for name in STORAGE_DTYPES if name.endswith("Storage")}
+    | {"torch.storage.UntypedStorage", "torch.storage.TypedStorage", "torch.storage._LegacyStorage"}
+    | {"torch.Tensor", "torch.serialization._get_layout"}
+    | {"_codecs.encode", "collections.Counter", "collections.deque", "torch.device"}
+)
+"""What plain torch values and plain containers are made of: naming these is no remark.
+
+Source: torch 2.13 _weights_only_unpickler.py `_get_allowed_globals`, and the containers that
+pickle writes by name in protocol 2.
+"""

@@ -3,7 +3,7 @@
 A layout is what an adapter (`ckptguard.formats`) reads from metadata alone. It is
 a claim, held by the checks against the listing and the bytes. `Item`, `Slice` and
 `Tensor` are NamedTuples, not dataclasses: the largest models have millions, and a
-tuple costs a third of the time and half of the memory.
+tuple is built in a quarter to half of the time (docs/adr/0006).
 """
 
 from dataclasses import dataclass, field
@@ -52,7 +52,7 @@ class Item(NamedTuple):
         length_bytes: Bytes in the shard.
         dtype: torch's name without prefix (`bfloat16`); None for objects.
         slice: The part of the tensor held here; None for objects.
-        transforms: Stream transforms applied when written, outermost last (`zstd`).
+        transforms: Stream transforms applied when written, as torch names them (`stream.zstd/1`).
     """
 
     fqn: str

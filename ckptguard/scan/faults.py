@@ -19,6 +19,7 @@ MAX_FINDINGS_PER_FILE: Final = 100
 
 _SEVERITIES: Final = {
     FindingCode.LIMIT_EXCEEDED: Severity.UNKNOWN,
+    FindingCode.OBJECT_NOT_BUILT: Severity.UNKNOWN,
     FindingCode.READER_NOT_INSTALLED: Severity.WARNING,
 }
 
@@ -49,7 +50,7 @@ def confirm(
     try:
         with store.open(path) as reader:
             for item, first in named:
-                second = verify_item(item, pieces_of(reader, item), limits=limits)
+                second = verify_item(item, pieces_of(reader, item), limits=limits, encoding=shard.encoding)
                 bytes_read += item.length_bytes
                 findings.extend(_judge(shard, item, first, second))
     except StoreError as error:

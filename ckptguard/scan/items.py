@@ -10,7 +10,7 @@ from ckptguard.formats.protocol import ItemReport, Problem, StoredTensor
 from ckptguard.formats.torch_item_pickle import compare_with_metadata, dtype_bits
 from ckptguard.formats.torch_zip import ZipVerifier
 from ckptguard.model.finding import FindingCode
-from ckptguard.model.layout import Item, ItemKind
+from ckptguard.model.layout import Encoding, Item, ItemKind
 from ckptguard.model.policy import Limits
 from ckptguard.scan.decode import TransformMalformedError, decode
 from ckptguard.scan.sink import NullSink, PayloadSink
@@ -19,7 +19,12 @@ _DECODED_SLACK_BYTES: Final = 1 << 20
 
 
 def verify_item(
-    item: Item, pieces: Iterable[memoryview], *, limits: Limits, sink: PayloadSink | None = None
+    item: Item,
+    pieces: Iterable[memoryview],
+    *,
+    limits: Limits,
+    encoding: Encoding = Encoding.TORCH_ZIP_ITEMS,
+    sink: PayloadSink | None = None,
 ) -> ItemReport:
     """Verify one item from its stored bytes, in order; its payload goes to `sink` as it passes.
 
@@ -28,13 +33,18 @@ def verify_item(
         pieces: Its bytes; each piece lives until the next is asked for. All are taken,
             whatever is found, so that the file's checksum covers them.
         limits: Bounds on what is decoded or held.
+        encoding: Of its file; zeros may follow the zip of a whole torch.save file.
         sink: Takes storage payload of tensor items, unproven until the report is sound.
     """
     pieces = iter(pieces)
     sink = NullSink() if sink is None else sink
     report = _decoded(item, pieces, limits=limits, sink=sink) if item.transforms else None
     if report is None:
-        verifier = ZipVerifier(item.length_bytes, max_pickle_bytes=limits.max_object_bytes)
+        verifier = ZipVerifier(
+            item.length_bytes,
+            max_pickle_bytes=limits.max_object_bytes,
+            is_zero_tail_allowed=encoding is Encoding.TORCH_SAVE,
+        )
         report = _feed(verifier, item, pieces, sink)
     for _ in pieces:
         pass

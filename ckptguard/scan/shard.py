@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from ckptguard.errors import StoreUnavailableError
 from ckptguard.formats.protocol import CrcState, ItemReport
+from ckptguard.formats.torch_item_pickle import HARMLESS_GLOBALS
 from ckptguard.formats.torch_zip_template import TemplateCache
 from ckptguard.model.checksum import Algorithm, Checksum
 from ckptguard.model.layout import Encoding, Item, ItemKind, Shard
@@ -178,7 +179,9 @@ class ShardPass:
         self._sink.end(item, raw_tensor(item))
 
     def _zip_item(self, item: Item, pieces: Iterable[memoryview], *, held: memoryview | None) -> None:
-        report = verify_item(item, pieces, limits=self._limits, sink=self._sink)
+        report = verify_item(
+            item, pieces, limits=self._limits, encoding=self._shard.encoding, sink=self._sink
+        )
         self._count(item, report)
         if item.kind is ItemKind.TENSOR:
             self._sink.end(item, None if report.problems else report.tensor)
@@ -189,7 +192,8 @@ class ShardPass:
         self._tally.items += 1
         self._tally.records += report.records
         self._tally.items_without_crc += report.crc is CrcState.ABSENT
-        if report.globals:
-            self._tally.object_globals[item.fqn] = tuple(sorted(report.globals))
+        unusual = report.globals - HARMLESS_GLOBALS
+        if unusual:
+            self._tally.object_globals[item.fqn] = tuple(sorted(unusual))
         if report.problems:
             self._tally.suspects.append((item, report))

@@ -28,6 +28,8 @@ _TRANSIENT_ERRNO = frozenset(
 )
 _ABSENT_TYPES = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _PLAINLY_ABSENT = (*_ABSENT_TYPES, KeyError)  # fsspec's memory driver looks in a dict
+# A body cut short or a garbled header, which says "400" though no server did (aiohttp 3.14).
+_BROKEN_ANSWERS = "aiohttp.http_exceptions"
 _DENIED_STATUS = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _ABSENT_STATUS = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.GONE})
 _TRANSIENT_STATUS = frozenset(
@@ -95,6 +97,8 @@ def _from_status(error: BaseException, key: str) -> StoreError | None:
 
 
 def _from_type(error: BaseException, key: str) -> StoreError | None:
+    if type(error).__module__ == _BROKEN_ANSWERS:
+        return StoreUnavailableError(_reason(error), key=key)
     if isinstance(error, PermissionError):
         return AccessDeniedError("access denied", key=key)
     if isinstance(error, TimeoutError | ConnectionError):

@@ -47,7 +47,7 @@ def children() -> list[int]:
 
 
 def run(job: CanaryJob, *, deadline_s: float = 120.0, at_first_file: object = None) -> CanaryOutcome:
-    acted = []
+    acted: list[bool] = []
 
     def on_progress(_: Progress) -> None:
         if at_first_file is not None and not acted:
@@ -109,7 +109,7 @@ def test_a_canary_without_memory_ends_and_content_is_judged_all_the_same(corpus_
 
 
 def test_content_is_judged_although_the_canary_dies(corpus_dir: Path) -> None:
-    killed = []
+    killed: list[int] = []
 
     def kill_once(progress: Progress) -> None:
         if progress.phase == "loading" and not killed:

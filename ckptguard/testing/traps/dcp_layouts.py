@@ -18,7 +18,11 @@ _NO_GEOMETRY: Final = (
 _NO_SHORT: Final = (Code.SHORT_SHARD, Code.MISSING_SHARD)
 
 DCP_LAYOUTS: Final[tuple[Case, ...]] = (
-    trap("F00 plain save", BASE, valid(absent=(*_NO_GEOMETRY, *_NO_SHORT, Code.UNREFERENCED_FILE))),
+    trap(
+        "F00 plain save",
+        BASE,
+        valid(absent=(*_NO_GEOMETRY, *_NO_SHORT, Code.UNREFERENCED_FILE, Code.OBJECT_NOT_BUILT)),
+    ),
     trap("F01 ranks with nothing left", "one_plain_tensor", valid(absent=_NO_SHORT)),
     trap("F03 three threads", "threads3", valid(absent=_NO_SHORT)),
     trap("F04 a file per item", "file_per_item", valid(absent=_NO_SHORT)),

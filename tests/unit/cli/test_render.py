@@ -55,6 +55,19 @@ def test_a_damaged_place_is_named_with_all_its_evidence(make_report: MakeReport,
         assert evidence in text
 
 
+def test_the_tail_of_a_childs_output_keeps_its_lines(make_report: MakeReport) -> None:
+    crash = Finding(
+        code=FindingCode.CANARY_CRASHED,
+        check=CheckName.LOAD,
+        severity=Severity.UNKNOWN,
+        message="ended by signal 11",
+        observed="\n".join(f"line {number}\x1b[31m" for number in range(20)),
+    )
+    lines = shown(make_report(crash)).splitlines()
+    assert [line for line in lines if "line 1" in line][-1].strip() == r"line 19\x1b[31m"
+    assert r"    observed  line 14\x1b[31m" in lines
+
+
 def test_many_damaged_places_are_counted_not_listed(make_report: MakeReport, damage: Finding) -> None:
     text = shown(make_report(*(replace(damage, offset=number) for number in range(50))))
     assert text.count("tensor    ") == 3

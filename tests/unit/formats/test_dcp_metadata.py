@@ -1,5 +1,6 @@
 """Metadata tables: every version's fields, every field of the wrong kind, hostile values."""
 
+import copy
 import pickle
 import time
 from collections.abc import Callable
@@ -60,7 +61,7 @@ def read_changed(change: Change) -> MetadataTables:
     return read(metadata)
 
 
-@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize("protocol", range(2, 6))
 def test_fields_are_read_as_written_by_any_protocol(protocol: int) -> None:
     tables = read(make(), protocol)
     assert tables.findings == ()
@@ -75,7 +76,7 @@ def test_fields_are_read_as_written_by_any_protocol(protocol: int) -> None:
     )
     assert tables.objects == ("o",)
     assert tables.save_id == "save-1"
-    assert tables.missing_items == tables.orphan_items == ()
+    assert (tables.missing_items, tables.orphan_items) == ((), ())
     first, second, third = tables.shards
     assert (first.path, second.path, third.path) == ("__0_0.distcp", "__1_0.distcp", "__2_0.distcp")
     assert [item.fqn for item in first.items] == ["w", "s", "o"]
@@ -102,12 +103,14 @@ def test_older_metadata_lacks_fields() -> None:
     assert read(metadata).findings == ()
 
 
-def test_sizes_are_shared_between_items() -> None:
+def test_equal_sizes_are_one_value() -> None:
     metadata = make()
-    metadata.state_dict_metadata |= {f"w{n}": metadata.state_dict_metadata["w"] for n in range(9)}
-    data = pickle.dumps(pickle.loads(pickle.dumps(metadata)))  # noqa: S301, TID251 - our own
-    tables = read_metadata(data, file="m", limits=Limits(), has_shortcuts=True)
-    assert len(tables.tensors) == 11
+    for number in range(9):
+        metadata.state_dict_metadata[f"w{number}"] = copy.deepcopy(metadata.state_dict_metadata["w"])
+    tables = read_metadata(pickle.dumps(metadata), file="m", limits=Limits(), has_shortcuts=True)
+    first, second = tables.tensors[-2:]
+    assert first.slices[1].offsets is second.slices[1].offsets
+    assert first.shape is second.shape
 
 
 def _replace_stored(**fields: object) -> Change:
@@ -262,7 +265,7 @@ def test_an_empty_slice_shares_the_home_of_its_corner() -> None:
         metadata.state_dict_metadata["w"].chunks.insert(0, empty)
 
     tables = read_changed(add_empty)
-    assert tables.missing_items == tables.orphan_items == ()
+    assert (tables.missing_items, tables.orphan_items) == ((), ())
     assert tables.shards[0].items[0].slice == Slice((0, 0), (2, 3))
 
 

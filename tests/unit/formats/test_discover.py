@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ckptguard.errors import ConfigError
+from ckptguard.errors import ObjectNotFoundError
 from ckptguard.formats.checkpoint import Checkpoint
 from ckptguard.formats.discover import discover, discover_all
 from ckptguard.model.checksum import Algorithm, Checksum
@@ -181,14 +181,14 @@ def test_a_step_can_be_named(tmp_path: Path) -> None:
     build(tmp_path, *dcp("step-0"), *dcp("step-7"))
     assert look(tmp_path, step=0).root == "step-0"
     assert look(tmp_path, step=7).step == 7
-    with pytest.raises(ConfigError, match="no step 3"):
+    with pytest.raises(ObjectNotFoundError, match="no step 3"):
         look(tmp_path, step=3)
 
 
 def test_a_steps_own_folder_may_be_named_with_its_step(tmp_path: Path) -> None:
     build(tmp_path, *dcp("run/step-7"))
     assert look(tmp_path, "run/step-7", step=7).step == 7
-    with pytest.raises(ConfigError, match="not a folder of steps"):
+    with pytest.raises(ObjectNotFoundError, match="not a folder of steps"):
         look(tmp_path, "run/step-7", step=8)
 
 

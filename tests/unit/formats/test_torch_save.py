@@ -29,9 +29,7 @@ def listing_of(names: Iterable[str]) -> Listing:
     return list_folder(MemoryStore(dict.fromkeys(names, b"")), "", max_files=100)
 
 
-@pytest.mark.parametrize(
-    "name", ["model.pt", "w.pth", "model.bin", "last.ckpt", "random_states_0.pkl"]
-)
+@pytest.mark.parametrize("name", ["model.pt", "w.pth", "model.bin", "last.ckpt", "random_states_0.pkl"])
 def test_usual_suffixes_are_recognised(name: str) -> None:
     assert ADAPTER.recognises(listing_of([name, "config.json"]))
 

@@ -4,6 +4,7 @@ import errno
 
 import aiohttp
 import pytest
+from aiohttp.http_exceptions import ContentLengthError
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
 from fsspec.exceptions import FSTimeoutError
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -33,6 +34,13 @@ def _http(status: int) -> BaseException:
     request = aiohttp.RequestInfo(url, "GET", CIMultiDictProxy(CIMultiDict()), url)
     error = FileNotFoundError("http://h/x")
     error.__cause__ = aiohttp.ClientResponseError(request, (), status=status)
+    return error
+
+
+def _cut_short() -> BaseException:
+    """Return what aiohttp raises when the body ends too early."""
+    error = aiohttp.ClientPayloadError("not completed")
+    error.__cause__ = ContentLengthError("Not enough data")
     return error
 
 
@@ -73,7 +81,7 @@ def _absent_because_of(cause: Exception) -> BaseException:
         (_absent_because_of(ConnectionRefusedError(errno.ECONNREFUSED, "no")), StoreUnavailableError),
         (_absent_because_of(aiohttp.ServerDisconnectedError()), StoreUnavailableError),
         (_absent_because_of(KeyError("x")), ObjectNotFoundError),
-        (aiohttp.ClientPayloadError("short body"), StoreUnavailableError),
+        (_cut_short(), StoreUnavailableError),
         (FSTimeoutError(), StoreUnavailableError),
         (ConnectionResetError(), StoreUnavailableError),
         (OSError(errno.EIO, "io"), StoreUnavailableError),

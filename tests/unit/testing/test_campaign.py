@@ -10,7 +10,7 @@ from ckptguard.testing.saves import BASE, TORCH_SAVE
 from ckptguard.testing.stock_worker import StockOutcome
 
 pytestmark = pytest.mark.torch
-_SEEDS = range(120)
+_SEEDS = range(60)
 
 
 def _blind(_folder: Path) -> Verdict:
