@@ -57,6 +57,7 @@ def main(arguments: list[str]) -> int:
     started = time.perf_counter()
     import torch  # noqa: PLC0415 - only here, and timed
 
+    torch.set_num_threads(1)  # files are read side by side; each thread reduces its own pieces
     events.write(
         "ready",
         torch=torch.__version__,
@@ -83,7 +84,7 @@ def _run(job: CanaryJob, events: EventWriter) -> tuple[int, float]:
     from ckptguard.canary import dcp_load, stock_load  # noqa: PLC0415 - they import torch
 
     root = Path(job.store_root) if job.store_root is not None else None
-    store, _ = open_location(job.target, root=root)
+    store, _ = open_location(job.target, root=root, options=job.options)
     caching = CachingStore(store, job.blobs)
     layouts = open_checkpoint(caching, job.listing, job.limits)
     if job.mode == "stock":

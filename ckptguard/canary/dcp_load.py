@@ -9,6 +9,7 @@ Source: torch distributed/checkpoint/{planner,storage,state_dict_loader}.py, rea
 2.4.1, 2.6.0, 2.9.1, 2.13.0 and 2.14.1; `no_dist` is never passed (absent before 2.8).
 """
 
+import gc
 import io
 import itertools
 import os
@@ -66,8 +67,12 @@ def load_through_dcp(
     planner = WindowPlanner(
         share_of_rank(shards, rank=rank, world_size=world_size), device=device, numerics=numerics
     )
-    reader = VerifyingReader(setting, on_scan=on_scan)
-    with warnings.catch_warnings(), torch.inference_mode():
+    run_load(VerifyingReader(setting, on_scan=on_scan), planner)
+
+
+def run_load(reader: StorageReader, planner: LoadPlanner) -> None:
+    """Run `dcp.load` on no model: all that is loaded goes through the planner's windows."""
+    with warnings.catch_warnings(), torch.inference_mode(), _collector_off():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
         dcp_load({}, storage_reader=reader, planner=planner)
 
@@ -97,6 +102,21 @@ def share_of_rank(shards: Sequence[Shard], *, rank: int, world_size: int) -> lis
         if owner == rank:
             mine.append(shard)
     return mine
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """Keep the garbage collector from walking torch's heap while millions of small values are made.
+
+    They hold no cycles. Measured on 2,000 small tensors: 80-90 microseconds an item with it on.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class WindowPlanner(LoadPlanner):

@@ -40,6 +40,7 @@ class CanaryJob:
     Args:
         target: Store as `ckptguard.storage.open_url.open_location` takes it.
         store_root: Root that links may not leave, for local targets.
+        options: Endpoint and credentials of the store, as `open_location` takes them; JSON values.
         listing: What the parent listed; the child lists nothing again.
         blobs: Metadata files that the parent has read, by store path, so that no byte is read twice.
         device: torch device.
@@ -56,6 +57,7 @@ class CanaryJob:
     target: str
     listing: Listing
     store_root: str | None = None
+    options: Mapping[str, object] = field(default_factory=dict, repr=False)
     blobs: Mapping[str, bytes] = field(default_factory=dict)
     device: str = "cpu"
     mode: str = "verify"
@@ -111,6 +113,7 @@ def _to_json(job: CanaryJob) -> dict[str, Any]:
     return {
         "target": job.target,
         "store_root": job.store_root,
+        "options": dict(job.options),
         "device": job.device,
         "mode": job.mode,
         "jobs": job.jobs,

@@ -12,7 +12,7 @@ from ckptguard.formats.dcp_commit import (
     SHARD_SUFFIX,
     not_committed,
 )
-from ckptguard.formats.dcp_findings import FindingBag
+from ckptguard.formats.dcp_findings import FindingBag, not_opened
 from ckptguard.formats.dcp_metadata import MetadataTables, read_metadata
 from ckptguard.formats.dcp_safetensors import STOCK_READER_GAP, is_safetensors, place_in_file
 from ckptguard.model.checksum import Algorithm, Checksum
@@ -45,7 +45,8 @@ class DcpAdapter:
             or name.endswith(SHARD_SUFFIX)
             or RANK_LOCAL.fullmatch(name)
             or RANK_LOCAL_TMP.fullmatch(name)
-            for name in listing.names
+            for name in (*listing.names, *listing.escapes)
+            if "/" not in name
         )
 
     def open(self, store: Store, listing: Listing, limits: Limits) -> tuple[Layout, ...]:
@@ -61,6 +62,8 @@ class DcpAdapter:
         """
         if METADATA in listing.files:
             return (_open_one(store, listing, limits, METADATA),)
+        if METADATA in listing.escapes:
+            return (Layout(format=self.name, findings=(not_opened(METADATA),)),)
         ranks = sorted(
             (int(match[1]), name) for name in listing.names if (match := RANK_LOCAL.fullmatch(name))
         )

@@ -17,6 +17,7 @@ from ckptguard.formats.dcp_values import (
     Metadata,
     MetadataIndex,
     Properties,
+    StandIn,
     StorageInfo,
     StorageMeta,
     TensorEntry,
@@ -54,21 +55,12 @@ def _make(cls: type[Buildable], shortcut: ShortcutFactory | None = None) -> Buil
     return Builder(make, shortcut)
 
 
-def _first(args: tuple[object, ...]) -> object:
-    """Stand for a value by its only argument, shared and not copied."""
-    if len(args) != 1:
-        msg = f"{len(args)} arguments where one is expected"
-        raise ValueError(msg)
-    return args[0]
-
-
-def _all(args: tuple[object, ...]) -> object:
-    return args
-
-
 def _size(args: tuple[object, ...]) -> object:
-    """torch.Size: the tuple that it is made of, itself."""
-    return _first(args) if args else ()
+    """torch.Size: the tuple that it is made of, itself, because it may be shared by millions."""
+    if len(args) > 1:
+        msg = f"a torch.Size of {len(args)} arguments"
+        raise ValueError(msg)
+    return args[0] if args else ()
 
 
 BUILDERS: Final[dict[str, Builder | Constant]] = {
@@ -80,9 +72,7 @@ BUILDERS: Final[dict[str, Builder | Constant]] = {
     f"{METADATA_MODULE}.StorageMeta": _make(StorageMeta),
     **dict.fromkeys(PROPERTIES_GLOBALS, _make(Properties)),
     **dict.fromkeys(STORAGE_INFO_GLOBALS, _make(StorageInfo)),
-    **dict.fromkeys(_MEMORY_FORMATS, Builder(_first)),
-    **dict.fromkeys(PATH_GLOBALS, Builder(_all)),
-    _LAYOUTS: Builder(_first),
+    **dict.fromkeys((*_MEMORY_FORMATS, *PATH_GLOBALS, _LAYOUTS), Builder(StandIn)),
     "torch.Size": Builder(_size),
     **{f"torch.{name}": Constant(Dtype(name)) for name in ITEMSIZES},
 }

@@ -166,6 +166,19 @@ def escaping(file: str, path: object, *, fqn: str) -> Finding:
     )
 
 
+def not_opened(file: str) -> Finding:
+    """Say that the metadata is a link out of the allowed root, or no regular file."""
+    return Finding(
+        code=FindingCode.PATH_ESCAPE,
+        check=CheckName.EXISTENCE,
+        severity=Severity.UNKNOWN,
+        message=f"{file} is a link out of the allowed root, or not a regular file; it was not opened",
+        file=file,
+        expected="a regular file inside the root",
+        observed="a link out of it, or another kind of file",
+    )
+
+
 def out_of_bounds(path: str, *, fqn: str, offset: object, length: object) -> Finding:
     """Say that an item's extent is none."""
     return _error(

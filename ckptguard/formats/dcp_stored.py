@@ -1,9 +1,10 @@
 """Where a checkpoint says its items lie: `storage_data`, held against what is declared."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Final, TypeGuard
+from typing import Final
 
 from ckptguard.formats.dcp_declared import Declared, is_extent, is_name
 from ckptguard.formats.dcp_findings import (
@@ -28,7 +29,7 @@ _MANY_SLICES: Final = 512
 class Placed:
     """Items by shard path, and the two ways in which declared and stored do not meet."""
 
-    by_path: dict[str, list[Item]] = field(default_factory=dict)
+    by_path: defaultdict[str, list[Item]] = field(default_factory=lambda: defaultdict(list))
     orphans: list[Item] = field(default_factory=list)
     missing: list[tuple[str, Slice | None]] = field(default_factory=list)
 
@@ -43,7 +44,7 @@ def _shard(path: str, items: list[Item]) -> Shard:
         path=path,
         encoding=Encoding.TORCH_ZIP_ITEMS,
         items=tuple(items),
-        min_length_bytes=max(item.offset + item.length_bytes for item in items),
+        min_length_bytes=max([item.offset + item.length_bytes for item in items]),
     )
 
 
@@ -61,23 +62,25 @@ class _Homes:
         self._slices: dict[str, dict[object, Slice]] = {}
         self._corners: dict[str, set[object]] = {}
 
-    def find(self, tensor: Tensor, offset: object) -> Slice | None:
-        """Return the slice that begins at `offset`, and remember that it has an item."""
-        if len(tensor.slices) == 1:
-            part = tensor.slices[0]
-            if part.offsets != offset:
-                return None
-            self._found.add(tensor.fqn)
-            return part
+    def find_only(self, tensor: Tensor, corner: object) -> Slice | None:
+        """Return the slice of a tensor that has one, if it begins at `corner`; remember its item."""
+        part = tensor.slices[0]
+        if part.offsets != corner:
+            return None
+        self._found.add(tensor.fqn)
+        return part
+
+    def find(self, tensor: Tensor, corner: object) -> Slice | None:
+        """Return the slice of any tensor that begins at `corner`; remember its item."""
         slices = self._slices.get(tensor.fqn)
         if slices is None:
             slices = self._slices[tensor.fqn] = _by_corner(tensor)
             self._corners[tensor.fqn] = set()
-        corner = _corner(tensor, offset)
-        found = slices.get(corner)
-        if found is not None:
-            self._corners[tensor.fqn].add(corner)
-        return found
+        key = corner if len(tensor.slices) <= _MANY_SLICES else str(corner)
+        part = slices.get(key)
+        if part is not None:
+            self._corners[tensor.fqn].add(key)
+        return part
 
     def find_object(self, fqn: str) -> None:
         """Remember that an object has an item."""
@@ -96,11 +99,6 @@ class _Homes:
             ]
         homeless += [(fqn, None) for fqn in self._declared.objects if fqn not in self._found]
         return sorted(homeless, key=lambda pair: pair[0])
-
-
-def _is_natural(value: object) -> TypeGuard[int]:
-    """Say whether this is a whole number; True and False are none."""
-    return type(value) is int and value >= 0
 
 
 def _by_corner(tensor: Tensor) -> dict[object, Slice]:
@@ -149,7 +147,7 @@ class _Placer:
         self._declared = declared
         self._file = file
         self._bag = bag
-        self._paths: dict[str, str | None] = {}
+        self._paths: dict[str, str] = {}
         self._corners: dict[int, object] = {}
 
     def place(self, index: object, info: object) -> None:
@@ -157,36 +155,59 @@ class _Placer:
         if type(index) is not MetadataIndex or type(info) is not StorageInfo:
             self._refuse(index, info)
             return
+        fqn = index.fqn
+        tensor = self._declared.tensors.get(fqn) if type(fqn) is str else None
+        part = None if tensor is None else self._slice(tensor, index.offset)
+        if tensor is None or part is None:
+            self._place_other(index, info)
+            return
+        extent = self._extent(info, tensor.fqn)
+        if extent is not None:
+            path, offset, length, transforms = extent
+            # As Item(...), in half the time.
+            item = tuple.__new__(
+                Item, (tensor.fqn, ItemKind.TENSOR, offset, length, tensor.dtype, part, transforms)
+            )
+            self.placed.by_path[path].append(item)
+
+    def _slice(self, tensor: Tensor, corner: object) -> Slice | None:
+        """Return the declared slice that an item is for, and remember that it has one."""
+        if len(tensor.slices) == 1:
+            return self.homes.find_only(tensor, corner)
+        return self.homes.find(tensor, corner) if self._is_corner(corner) else None
+
+    def _place_other(self, index: MetadataIndex, info: StorageInfo) -> None:
+        """Place an entry that is for an object, or for nothing that is declared."""
         fqn, corner = index.fqn, index.offset
         if not is_name(fqn) or not self._is_corner(corner):
             self._bag.add(malformed(self._file, f"an item is stored for {shown(fqn)} at {shown(corner)}"))
             return
         if fqn in self._declared.broken:
             return
-        found = self._home(fqn, corner)
-        path = self._path(info.relative_path, fqn)
-        if path is None:
-            return
-        extent = self._extent(info, path, fqn)
-        if extent is None:
-            return
-        fqn, kind, dtype, part, is_orphan = found
-        item = Item(fqn, kind, *extent, dtype, part, self._transforms(info.transform_descriptors, fqn))
-        self.placed.by_path.setdefault(path, []).append(item)
-        if is_orphan:
-            self.placed.orphans.append(item)
-
-    def _home(self, fqn: str, corner: object) -> tuple[str, ItemKind, str | None, Slice | None, bool]:
-        """Return what an item is for: declared FQN, kind, dtype, slice, whether nothing declares it."""
-        tensor = self._declared.tensors.get(fqn)
-        if tensor is not None:
-            part = self.homes.find(tensor, corner)
-            if part is not None:
-                return tensor.fqn, ItemKind.TENSOR, tensor.dtype, part, False
-        elif corner is None and fqn in self._declared.objects:
+        is_object = corner is None and fqn in self._declared.objects
+        if is_object:
             self.homes.find_object(fqn)
-            return fqn, ItemKind.BYTES, None, None, False
-        return fqn, ItemKind.BYTES if corner is None else ItemKind.TENSOR, None, None, True
+        extent = self._extent(info, fqn)
+        if extent is not None:
+            path, offset, length, transforms = extent
+            kind = ItemKind.BYTES if corner is None else ItemKind.TENSOR
+            item = Item(fqn, kind, offset, length, transforms=transforms)
+            self.placed.by_path[path].append(item)
+            self.placed.orphans += [] if is_object else [item]
+
+    def _extent(self, info: StorageInfo, fqn: str) -> tuple[str, int, int, tuple[str, ...]] | None:
+        """Return path, offset, length and transforms of an item that can be read; else report it."""
+        written, offset, length = info.relative_path, info.offset, info.length
+        path = self._paths.get(written) if type(written) is str else None
+        if path is None:
+            path = self._new_path(written, fqn)
+        if path is None:
+            return None
+        if not (type(offset) is int and type(length) is int and 0 <= offset <= offset + length < _TOO_LARGE):
+            self._bag.add(out_of_bounds(path, fqn=fqn, offset=offset, length=length))
+            return None
+        descriptors = info.transform_descriptors
+        return path, offset, length, () if descriptors is None else self._transforms(descriptors, fqn)
 
     def _is_corner(self, corner: object) -> bool:
         if corner is None or id(corner) in self._corners:
@@ -196,27 +217,18 @@ class _Placer:
         self._corners[id(corner)] = corner  # holds it, so that the id stays its own
         return True
 
-    def _path(self, written: object, fqn: str) -> str | None:
+    def _new_path(self, written: object, fqn: str) -> str | None:
         if not is_name(written):
             self._bag.add(malformed(self._file, f"{fqn} is said to lie in {shown(written)}", fqn=fqn))
             return None
-        if written not in self._paths:
-            self._paths[written] = contained(written)
-        path = self._paths[written]
+        path = contained(written)
         if path is None:
             self._bag.add(escaping(self._file, written, fqn=fqn))
+            return None
+        self._paths[written] = path
         return path
 
-    def _extent(self, info: StorageInfo, path: str, fqn: str) -> tuple[int, int] | None:
-        offset, length = info.offset, info.length
-        if _is_natural(offset) and _is_natural(length) and offset + length < _TOO_LARGE:
-            return offset, length
-        self._bag.add(out_of_bounds(path, fqn=fqn, offset=offset, length=length))
-        return None
-
     def _transforms(self, descriptors: object, fqn: str) -> tuple[str, ...]:
-        if descriptors is None:
-            return ()
         if not isinstance(descriptors, list | tuple) or len(descriptors) > _MAX_TRANSFORMS:
             self._bag.add(malformed(self._file, f"{fqn}: its transforms are {shown(descriptors)}", fqn=fqn))
             return ()

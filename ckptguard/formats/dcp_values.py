@@ -22,6 +22,18 @@ class Dtype(NamedTuple):
     name: str
 
 
+class StandIn(NamedTuple):
+    """Something that matters to nobody here: a path, a tensor layout, a memory format.
+
+    Wrapped, so that it cannot pass for a string, a number or a size in another place.
+
+    Args:
+        content: What it was made of, as pickled.
+    """
+
+    content: object
+
+
 class Fields(Buildable):
     """A value whose fields come as a dict (dataclasses) or as `(dict or None, dict)` (slots)."""
 

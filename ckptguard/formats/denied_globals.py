@@ -14,6 +14,7 @@ Sources: picklescan `_unsafe_globals` (src/picklescan/scanner.py), fickling
 each as of 2026; "ours" where none of them names it.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 
@@ -45,6 +46,10 @@ _BUILTINS: Final = (
     "eval exec execfile compile getattr setattr delattr apply open file breakpoint __import__ reload"
     " input raw_input globals locals vars help exit quit"
 )
+_PATH_WRITES: Final = (
+    "chmod hardlink_to lchmod link_to mkdir open rename replace rmdir symlink_to touch unlink write_bytes"
+    " write_text"
+)
 
 DENIED_GROUPS: Final = (
     DeniedGroup(
@@ -52,6 +57,16 @@ DENIED_GROUPS: Final = (
         source="picklescan, modelscan, fickling",
         modules=_modules("os posix nt subprocess pty popen2 pexpect _posixsubprocess"),
         names=_names("commands", "getoutput getstatus getstatusoutput") | _names("pipes", "Template"),
+    ),
+    DeniedGroup(
+        why="runs programs, through a helper of the standard library",
+        source="ours: found by looking for subprocess.Popen and exec in Lib/ of CPython 3.11 to 3.13",
+        modules=_modules("test.support unittest.mock _osx_support _aix_support logging.config"),
+        names=_names("uuid", "_get_command_stdout")
+        | _names("platform", "_syscmd_file _syscmd_ver")
+        | _names("dataclasses", "_create_fn _FuncBuilder")
+        | _names("typing", "ForwardRef _eval_type get_type_hints")
+        | _names("rlcompleter", "Completer"),
     ),
     DeniedGroup(
         why="runs Python code or reaches any attribute",
@@ -89,6 +104,7 @@ DENIED_GROUPS: Final = (
         names=_names("operator", "attrgetter itemgetter methodcaller")
         | _names("_operator", "attrgetter itemgetter methodcaller")
         | _names("functools", "partial partialmethod reduce")
+        | _names("__builtin__", "reduce")
         | _names("_functools", "partial reduce"),
     ),
     DeniedGroup(
@@ -97,12 +113,30 @@ DENIED_GROUPS: Final = (
         modules=_modules("pickle _pickle cPickle marshal shelve dill cloudpickle joblib jsonpickle"),
         names=_names("pandas", "read_pickle eval")
         | _names("pandas.io.pickle", "read_pickle")
-        | _names("yaml", "load unsafe_load full_load"),
+        | _names("yaml", "load unsafe_load full_load")
+        | _names("torch.storage", "_load_from_bytes")
+        | _names("torch.utils.serialization", "load"),
     ),
     DeniedGroup(
         why="changes files",
         source="picklescan, fickling",
-        modules=_modules("shutil distutils fileinput tarfile zipfile"),
+        modules=_modules("shutil distutils fileinput tarfile zipfile logging.handlers"),
+        names=_names("io", "open open_code FileIO")
+        | _names("_io", "open open_code FileIO")
+        | _names("codecs", "open")
+        | _names("gzip", "open GzipFile")
+        | _names("bz2", "open BZ2File")
+        | _names("lzma", "open LZMAFile")
+        | _names("logging", "FileHandler basicConfig")
+        | _names("torch", "save from_file UntypedStorage.from_file")
+        | _names("torch.serialization", "save")
+        | _names("torch.storage", "UntypedStorage.from_file")
+        | frozenset(
+            f"{module}.{kind}.{method}"
+            for module in ("pathlib", "pathlib._local")
+            for kind in ("Path", "PosixPath", "WindowsPath")
+            for method in _PATH_WRITES.split()
+        ),
     ),
     DeniedGroup(
         why="reaches the network, a browser, or installs packages",
@@ -111,12 +145,16 @@ DENIED_GROUPS: Final = (
             "socket _socket socketserver ssl webbrowser http.client http.server httplib urllib.request"
             " urllib2 requests.api requests.sessions asyncio smtplib ftplib imaplib poplib nntplib telnetlib"
             " aiohttp xmlrpc pip ensurepip venv"
+            # what `fix_imports` of pickle turns into some of these (Lib/_compat_pickle.py)
+            " SocketServer xmlrpclib SimpleXMLRPCServer DocXMLRPCServer BaseHTTPServer SimpleHTTPServer"
+            " CGIHTTPServer"
         ),
+        names=_names("urllib", "urlopen urlretrieve urlcleanup getproxies pathname2url url2pathname"),
     ),
     DeniedGroup(
         why="starts processes or handlers that run code",
         source="fickling; multiprocessing's containers are no checkpoint content",
-        modules=_modules("multiprocessing atexit _thread"),
+        modules=_modules("multiprocessing _multiprocessing atexit _thread thread"),
     ),
     DeniedGroup(
         why="torch: loads pickles or compiles code",
@@ -128,6 +166,13 @@ DENIED_GROUPS: Final = (
         | _names("torch.jit.unsupported_tensor_ops", "execWrapper")
         | _names("torch._dynamo.guards", "GuardBuilder.get")
         | _names("torch._inductor.codecache", "compile_file")
+        | _names("torch._utils", "_import_dotted_name")
+        | _names("torch._C", "import_ir_module import_ir_module_from_buffer")
+        | _names("torch.ops", "load_library")
+        | _names("torch.classes", "load_library")
+        | _names("torch.export", "load")
+        | _names("torch.fx.graph_module", "reduce_graph_module reduce_package_graph_module")
+        | _names("torch.fx.graph_module", "_exec_with_source _forward_from_src _deserialize_graph_module")
         | _names("torch.fx.experimental.symbolic_shapes", "ShapeEnv.evaluate_guards_expression")
         | _names("torch.utils._config_module", "ConfigModule.load_config")
         | _names("torch.utils.bottleneck.__main__", "run_cprofile run_autograd_prof")
@@ -146,8 +191,19 @@ DENIED_GROUPS: Final = (
 _MODULES: Final = frozenset[str]().union(*(group.modules for group in DENIED_GROUPS))
 _NAMES: Final = frozenset[str]().union(*(group.names for group in DENIED_GROUPS))
 
-_REACHED_THROUGH: Final = frozenset({"os", "subprocess", "builtins", "posix", "importlib", "shutil"})
-"""Modules that others hold as an attribute: `torch.serialization.os.system` is `os.system`."""
+_DEEPEST: Final = 1 + max(name.count(".") for name in _MODULES | _NAMES)
+_MAX_PARTS: Final = 64
+"""No name of a class is so deep; bounds the time that 10,000 hostile names may take."""
+
+_REACHED_THROUGH: Final = frozenset(
+    "os subprocess builtins posix nt importlib shutil sys pty runpy ctypes marshal".split()
+)
+"""Modules that others hold as an attribute: `torch.serialization.os.system` is `os.system`,
+and `random._os.system` too."""
+_NAMED_THROUGH: Final = frozenset("codecs functools io operator pickle typing multiprocessing torch".split())
+"""As these, but of which a user's own package may have a namesake: only their denied names count."""
+
+_HONEST_DUNDERS: Final = frozenset({"__main__", "__mp_main__", "__init__"})
 
 
 def is_denied(dotted: str) -> bool:
@@ -156,13 +212,28 @@ def is_denied(dotted: str) -> bool:
     Args:
         dotted: `module.name`; the name may be qualified (`Class.method`, `os.system`),
             because protocol 4 walks its dots as attributes.
+
+    Cost: some microseconds, whatever the name.
     """
-    parts = dotted.split(".")
-    if any(".".join(parts[:count]) in _NAMES for count in range(2, len(parts) + 1)):
+    parts = dotted.split(".", _MAX_PARTS)
+    if len(parts) > _MAX_PARTS or _is_listed(parts):
         return True
-    if any(".".join(parts[:count]) in _MODULES for count in range(1, len(parts))):
+    inner = [part.lstrip("_") or part for part in parts[1:-1]]
+    if not _REACHED_THROUGH.isdisjoint(inner) or any(map(_reaches_inside, parts[1:])):
         return True
-    return any(part in _REACHED_THROUGH for part in parts[1:-1])
+    return any(
+        part in _NAMED_THROUGH and _is_listed([part, *parts[at:]]) for at, part in enumerate(inner, start=2)
+    )
+
+
+def _is_listed(parts: Sequence[str]) -> bool:
+    heads = [".".join(parts[:count]) for count in range(1, min(len(parts), _DEEPEST) + 1)]
+    return not _NAMES.isdisjoint(heads) or not _MODULES.isdisjoint(heads[: len(parts) - 1])
+
+
+def _reaches_inside(part: str) -> bool:
+    """Say whether an attribute leads into the interpreter: `X.__builtins__.get` is one step from `eval`."""
+    return part.startswith("__") and part.endswith("__") and part not in _HONEST_DUNDERS
 
 
 def why_denied(dotted: str) -> str:

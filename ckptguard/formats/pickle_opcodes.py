@@ -1,16 +1,16 @@
 """What each opcode of pickle protocols 0 to 5 does on our machine.
 
 Source: CPython Lib/pickle.py and Modules/_pickle.c (3.11 to 3.13). Where the two
-disagree, the C unpickler is followed, because stock readers use it. `budget` is charged
-with about what CPython allocates for each container.
+disagree, the C unpickler is followed, because stock readers use it.
 """
 
 from collections.abc import Callable
 from struct import Struct
 from typing import Final, NoReturn
 
+from ckptguard.formats import pickle_containers as containers
 from ckptguard.formats.pickle_machine import SKIPPED, Handler, Machine, RerunError, StoppedError
-from ckptguard.formats.pickle_values import Buildable, GlobalRef, Opaque, PickledSet
+from ckptguard.formats.pickle_values import Buildable, GlobalRef, Opaque
 
 MAX_INT_BYTES: Final = 4096
 """Longest integer that is read; converting longer ones takes quadratic time."""
@@ -140,151 +140,6 @@ def _text(raw: bytes) -> str:
 
 def _utf8(raw: bytes) -> str:
     return str(raw, "utf-8")  # strings of Python 2, as torch.load decodes them
-
-
-# Containers.
-
-
-def _empty_list(m: Machine, pos: int) -> int:
-    m.budget -= 72
-    m.stack.append([])
-    return pos
-
-
-def _empty_dict(m: Machine, pos: int) -> int:
-    m.budget -= 80
-    m.stack.append({})
-    return pos
-
-
-def _empty_set(m: Machine, pos: int) -> int:
-    m.budget -= 136
-    m.stack.append(PickledSet([]))
-    return pos
-
-
-def _mark(m: Machine, pos: int) -> int:
-    m.budget -= 88
-    m.marks.append(m.stack)
-    m.stack = []
-    return pos
-
-
-def _tuple1(m: Machine, pos: int) -> int:
-    m.budget -= 64
-    stack = m.stack
-    stack[-1] = (stack[-1],)
-    return pos
-
-
-def _tuple2(m: Machine, pos: int) -> int:
-    m.budget -= 72
-    stack = m.stack
-    last = stack.pop()
-    stack[-1] = (stack[-1], last)
-    return pos
-
-
-def _tuple3(m: Machine, pos: int) -> int:
-    m.budget -= 80
-    stack = m.stack
-    last = stack.pop()
-    middle = stack.pop()
-    stack[-1] = (stack[-1], middle, last)
-    return pos
-
-
-def _tuple(m: Machine, pos: int) -> int:
-    items = m.pop_mark()
-    m.budget -= 56 + 8 * len(items) - 88  # the mark's own list goes away
-    m.stack.append(tuple(items))
-    return pos
-
-
-def _list(m: Machine, pos: int) -> int:
-    items = m.pop_mark()
-    m.stack.append(items)
-    return pos
-
-
-def _frozenset(m: Machine, pos: int) -> int:
-    items = m.pop_mark()
-    m.budget -= 56
-    m.stack.append(PickledSet(items))
-    return pos
-
-
-def _dict(m: Machine, pos: int) -> int:
-    items = m.pop_mark()
-    m.budget -= 80
-    made: dict[object, object] = {}
-    m.stack.append(made)
-    _fill(m, made, items, pos)
-    return pos
-
-
-def _append(m: Machine, pos: int) -> int:
-    value = m.stack.pop()
-    _extend(m, m.stack[-1], [value], pos)
-    return pos
-
-
-def _appends(m: Machine, pos: int) -> int:
-    items = m.pop_mark()
-    m.budget += 88
-    _extend(m, m.stack[-1], items, pos)
-    return pos
-
-
-def _extend(m: Machine, target: object, items: list[object], pos: int) -> None:
-    m.budget -= 9 * len(items)
-    if type(target) is list:
-        target.extend(items)
-    elif type(target) is Opaque:
-        target.items = target.items or []
-        target.items.extend(items)
-    else:
-        m.malformed(f"elements are appended to a {type(target).__name__}", pos)
-
-
-def _additems(m: Machine, pos: int) -> int:
-    items = m.pop_mark()
-    target = m.stack[-1]
-    if type(target) is PickledSet:
-        target.elements.extend(items)
-    else:
-        _extend(m, target, items, pos)
-    return pos
-
-
-def _setitem(m: Machine, pos: int) -> int:
-    value = m.stack.pop()
-    key = m.stack.pop()
-    _fill(m, m.stack[-1], [key, value], pos)
-    return pos
-
-
-def _setitems(m: Machine, pos: int) -> int:
-    items = m.pop_mark()
-    m.budget += 88
-    _fill(m, m.stack[-1], items, pos)
-    return pos
-
-
-def _fill(m: Machine, target: object, items: list[object], pos: int) -> None:
-    if len(items) & 1:
-        m.malformed("a key without a value", pos)
-    m.budget -= 40 * len(items)
-    pairs = zip(items[::2], items[1::2], strict=True)
-    if type(target) is dict:
-        for key, value in pairs:
-            target[key if type(key) is str else m.key(key, pos)] = value
-    elif type(target) is Opaque:
-        m.budget -= 36 * len(items)
-        target.items = target.items or []
-        target.items.extend(pairs)
-    else:
-        m.malformed(f"items are set in a {type(target).__name__}", pos)
 
 
 # Stack.
@@ -444,22 +299,22 @@ OPCODES: Final[dict[bytes, tuple[Handler, int]]] = {
     b"\x96": (_sized(_U64, 8, bytes), 8),  # BYTEARRAY8: ours is immutable
     b"U": (_sized(Struct("<B").unpack_from, 1, _utf8), 1),
     b"T": (_sized(_U32, 4, _utf8), 4),
-    b"]": (_empty_list, 0),
-    b"}": (_empty_dict, 0),
-    b"\x8f": (_empty_set, 0),
-    b"(": (_mark, 0),
-    b"\x85": (_tuple1, 0),
-    b"\x86": (_tuple2, 0),
-    b"\x87": (_tuple3, 0),
-    b"t": (_tuple, 0),
-    b"l": (_list, 0),
-    b"d": (_dict, 0),
-    b"\x91": (_frozenset, 0),
-    b"a": (_append, 0),
-    b"e": (_appends, 0),
-    b"\x90": (_additems, 0),
-    b"s": (_setitem, 0),
-    b"u": (_setitems, 0),
+    b"]": (containers.empty_list, 0),
+    b"}": (containers.empty_dict, 0),
+    b"\x8f": (containers.empty_set, 0),
+    b"(": (containers.mark, 0),
+    b"\x85": (containers.tuple1, 0),
+    b"\x86": (containers.tuple2, 0),
+    b"\x87": (containers.tuple3, 0),
+    b"t": (containers.tuple_n, 0),
+    b"l": (containers.list_n, 0),
+    b"d": (containers.dict_n, 0),
+    b"\x91": (containers.frozenset_n, 0),
+    b"a": (containers.append, 0),
+    b"e": (containers.appends, 0),
+    b"\x90": (containers.additems, 0),
+    b"s": (containers.setitem, 0),
+    b"u": (containers.setitems, 0),
     b"0": (_pop, 0),
     b"1": (_pop_mark, 0),
     b"2": (_dup, 0),

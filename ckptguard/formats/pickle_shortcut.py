@@ -12,6 +12,7 @@ splits the bytes exactly as the opcodes would.
 
 import re
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Final
 
 from ckptguard.formats.pickle_machine import SKIPPED, Machine
@@ -56,10 +57,14 @@ class Template:
     """
 
     def __init__(self, source: bytes, meanings: Mapping[str, Callable[[object], bool]]) -> None:
-        """Compile the general form: any reference in any hole."""
+        """Keep both; nothing is compiled before it is needed."""
         self.source = source
         self.meanings = meanings
-        self.general = self._compile({name: b"(?P<%b>%b)" % (name.encode(), GET) for name in meanings})
+
+    @cached_property
+    def general(self) -> re.Pattern[bytes]:
+        """The general form: any reference in any hole."""
+        return self._compile({name: b"(?P<%b>%b)" % (name.encode(), GET) for name in self.meanings})
 
     def _compile(self, holes: Mapping[str, bytes]) -> re.Pattern[bytes]:
         source = self.source
@@ -136,7 +141,7 @@ def instance_start(machine: Machine, pos: int, ref: GlobalRef) -> int | None:
     """
     for opcode, width in ((b"h", 2), (b"j", 5)):
         start = pos - 2 - width
-        if start >= 0 and machine.data.startswith(opcode, start):
-            if recalled(machine, machine.data[start : pos - 2]) is ref:
-                return start
+        is_get = start >= 0 and machine.data.startswith(opcode, start)
+        if is_get and recalled(machine, machine.data[start : pos - 2]) is ref:
+            return start
     return None

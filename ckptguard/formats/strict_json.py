@@ -7,6 +7,7 @@ infinity and nests as deep as the stack. Here each of these is a problem with it
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -74,8 +75,8 @@ class _Hooks:
             return members
         self.is_clean = False
         marked = _RepeatingObject(members)
-        keys = [key for key, _ in pairs]
-        marked.repeated = tuple(key for key in members if keys.count(key) > 1)
+        counts = Counter(key for key, _ in pairs)
+        marked.repeated = tuple(key for key, count in counts.items() if count > 1)
         return marked
 
     def integer(self, text: str) -> int | _RefusedNumber:

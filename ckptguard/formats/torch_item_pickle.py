@@ -4,6 +4,7 @@ The objects themselves are not built. Storages are found wherever the pickle nam
 them, by persistent id; tensors where torch's own rebuild functions are called.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -18,6 +19,10 @@ from ckptguard.model.layout import Item
 
 MAX_NAMED_TENSORS: Final = 1_000_000
 MAX_STORAGES: Final = 1_000_000
+_TOO_LARGE: Final = 1 << 63
+"""torch counts in int64; beyond, Python refuses to print numbers of some thousand digits."""
+_MAX_KEY_CHARS: Final = 1000
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _MAX_DIMS: Final = 64  # torch's own limit: c10/core/TensorImpl.h
 _MAX_SCANNED_PICKLE_BYTES: Final = 1 << 20
 
@@ -181,11 +186,16 @@ def _read_storage(persistent_id: object) -> _StorageRef:
             dtype = STORAGE_DTYPES.get(kind.name.rsplit(".", 1)[-1])
         case _:
             dtype = None
-    if dtype is None or not key:
+    itemsize = ITEMSIZES[dtype] if dtype is not None else 0
+    if dtype is None or not _is_record_name(key) or count * itemsize >= _TOO_LARGE:
         msg = "a persistent id is not one of a torch storage"
         raise ValueError(msg)
-    itemsize = ITEMSIZES[dtype]
     return _StorageRef(key, StoredStorage(dtype, count * itemsize, itemsize))
+
+
+def _is_record_name(key: str) -> bool:
+    """Say whether a record can be called so; pickles may hold lone surrogates, which no zip can."""
+    return bool(key) and len(key) <= _MAX_KEY_CHARS and (key.isascii() or not _SURROGATE.search(key))
 
 
 def _rebuild_v2(args: tuple[object, ...]) -> object:
@@ -246,7 +256,8 @@ def _tensor(
     *,
     requires_grad: bool,
 ) -> object:
-    if len(sizes) > _MAX_DIMS or len(sizes) != len(stride) or offset < 0 or not _are_counts(sizes + stride):
+    is_too_deep = len(sizes) > _MAX_DIMS or len(sizes) != len(stride)
+    if is_too_deep or not _are_counts((int(offset), *sizes, *stride)):
         return _unread_tensor()
     return StoredTensor(
         dtype=dtype,
@@ -260,7 +271,7 @@ def _tensor(
 
 
 def _are_counts(numbers: tuple[object, ...]) -> bool:
-    return all(type(number) is int and number >= 0 for number in numbers)
+    return all(type(number) is int and 0 <= number < _TOO_LARGE for number in numbers)
 
 
 def _make_size(args: tuple[object, ...]) -> object:

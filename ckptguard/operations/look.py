@@ -1,12 +1,12 @@
 """One look at a checkpoint: its listing, its layouts, and what checks 1-3 say of them."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from ckptguard.checks.byte_count import check_byte_counts
 from ckptguard.checks.coverage import check_coverage, check_rank_local
 from ckptguard.checks.existence import check_existence
-from ckptguard.checks.settle import confirm, needs_second_look
+from ckptguard.checks.settle import confirm, needs_second_look, needs_time
 from ckptguard.clock import Clock
 from ckptguard.formats.checkpoint import Checkpoint
 from ckptguard.model.finding import Finding
@@ -21,15 +21,12 @@ class Look:
     Args:
         checkpoint: Its parts, as their metadata describes them.
         listing: Every file below its root.
-        findings: Of checks 1-3, those of reading the metadata included.
+        findings: Of what was listed and of the metadata; no byte of a shard was read for them.
     """
 
     checkpoint: Checkpoint
     listing: Listing
     findings: tuple[Finding, ...]
-
-
-LookAgain = Callable[[], tuple[Checkpoint, Listing]]
 
 
 def look(checkpoint: Checkpoint, listing: Listing) -> Look:
@@ -45,21 +42,30 @@ def look(checkpoint: Checkpoint, listing: Listing) -> Look:
     return Look(checkpoint=checkpoint, listing=listing, findings=findings)
 
 
-def settled_look(first: Look, look_again: LookAgain, *, policy: Policy, clock: Clock) -> Look:
-    """Look twice, where the first look could have caught a save, or a listing, in motion.
+def settled_look(first: Look, look_again: Callable[[], Look], *, policy: Policy, clock: Clock) -> Look:
+    """Look twice where the first look condemns; wait before, where time could heal it.
 
     Args:
         first: What was seen.
-        look_again: Lists and opens anew.
-        policy: Its settle time; 0 takes the first look as it is.
+        look_again: Lists and reads the metadata anew, past every cache.
+        policy: Its settle time; 0 looks again at once.
         clock: Waits.
     """
-    if policy.settle_s <= 0 or not needs_second_look(first.findings):
+    if not needs_second_look(first.findings):
         return first
-    clock.sleep(policy.settle_s)
-    second = look(*look_again())
-    return Look(
-        checkpoint=second.checkpoint,
-        listing=second.listing,
-        findings=confirm(first.findings, second.findings),
-    )
+    if policy.settle_s > 0 and needs_time(first.findings):
+        clock.sleep(policy.settle_s)
+    second = look_again()
+    is_same = _metadata_versions(first) == _metadata_versions(second)
+    return replace(second, findings=confirm(first.findings, second.findings, is_same_metadata=is_same))
+
+
+def metadata_paths(seen: Look) -> tuple[str, ...]:
+    """Return the metadata files of all parts, each once, relative to the checkpoint's root."""
+    files = (file.path for layout in seen.checkpoint.layouts for file in layout.metadata_files)
+    return tuple(dict.fromkeys(files))
+
+
+def _metadata_versions(seen: Look) -> Mapping[str, tuple[int, str | None]]:
+    stats = {path: seen.listing.files.get(path) for path in metadata_paths(seen)}
+    return {path: (stat.length_bytes, stat.version) for path, stat in stats.items() if stat is not None}

@@ -14,6 +14,7 @@ from ckptguard.model.finding import Basis, CheckName, Finding, FindingCode, Seve
 from ckptguard.model.layout import Encoding, Shard
 from ckptguard.model.policy import Depth, Policy
 from ckptguard.operations.look import Look
+from ckptguard.operations.place import Place
 from ckptguard.scan.files import ScanSetting, scan_files
 from ckptguard.scan.progress import Progress, ProgressListener, ProgressMeter
 from ckptguard.scan.result import FileScan
@@ -45,8 +46,7 @@ class Bytes:
 
     Args:
         store: Remembers the metadata already read.
-        target: As the user wrote it, for the child.
-        store_root: Root that links may not leave.
+        place: How the child reaches the same store.
         policy: Depth, device, limits.
         algorithms: Checksums that the manifests ask for.
         clock: Measures.
@@ -54,8 +54,7 @@ class Bytes:
     """
 
     store: CachingStore
-    target: str
-    store_root: str | None
+    place: Place
     policy: Policy
     algorithms: frozenset[Algorithm]
     clock: Clock
@@ -82,7 +81,7 @@ def read_bytes(seen: Look, shards: Sequence[Shard], others: Iterable[str], sourc
     rest = [shard for shard in shards if shard.path not in scans]
     rest += [_opaque(path, seen) for path in others if path not in scans]
     started = source.clock.monotonic_s()
-    scans |= {scan.path: scan for scan in scan_files(rest, _setting(seen, rest, source))}
+    scans |= {scan.path: scan for scan in scan_files(rest, scan_setting(seen, rest, source))}
     scan_seconds = source.clock.monotonic_s() - started if rest else 0.0
     return Reading(
         scans=scans,
@@ -185,8 +184,9 @@ def _default_deadline_s(bytes_total: int) -> float:
 def _job(seen: Look, source: Bytes, *, mode: str) -> CanaryJob:
     policy = source.policy
     return CanaryJob(
-        target=source.target,
-        store_root=source.store_root,
+        target=source.place.target,
+        store_root=str(source.place.root) if source.place.root is not None else None,
+        options=source.place.options,
         listing=seen.listing,
         blobs=dict(source.store.blobs),
         device=policy.device,
@@ -204,7 +204,14 @@ def _jobs(policy: Policy) -> int:
     return policy.jobs or os.cpu_count() or 1
 
 
-def _setting(seen: Look, shards: Sequence[Shard], source: Bytes) -> ScanSetting:
+def scan_setting(seen: Look, shards: Sequence[Shard], source: Bytes) -> ScanSetting:
+    """Say how files are read in this process.
+
+    Args:
+        seen: Where they lie, and how long they are.
+        shards: What progress counts up to.
+        source: Store, limits, listener.
+    """
     lengths = (seen.listing.files[shard.path].length_bytes for shard in shards)
     return ScanSetting(
         store=source.store,

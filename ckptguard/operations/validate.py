@@ -2,7 +2,7 @@
 
 import importlib.util
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -25,9 +25,18 @@ from ckptguard.model.manifest import Manifest
 from ckptguard.model.policy import Depth, Policy, Reader
 from ckptguard.model.report import FileEvidence, Report
 from ckptguard.model.verdict import CheckResult, Verdict, derive_judgement, skipped
+from ckptguard.operations.changes import (
+    doubted,
+    doubted_reading,
+    has_changed,
+    metadata_changes,
+    only_as_listed,
+)
+from ckptguard.operations.checksums import ConfirmedChecksums, confirm_checksums
 from ckptguard.operations.held import Held, find_manifests, hold_content, hold_structure, judge_held
 from ckptguard.operations.look import Look, look, settled_look
-from ckptguard.operations.reading import Bytes, Reading, load_by_stock, read_bytes
+from ckptguard.operations.place import Place
+from ckptguard.operations.reading import Bytes, Reading, load_by_stock, read_bytes, scan_setting
 from ckptguard.operations.results import (
     content_result,
     load_result,
@@ -39,8 +48,8 @@ from ckptguard.operations.results import (
 from ckptguard.scan.faults import store_finding
 from ckptguard.scan.progress import ProgressListener
 from ckptguard.storage.caching import CachingStore
+from ckptguard.storage.fresh import FreshStore
 from ckptguard.storage.listing import Listing, list_folder
-from ckptguard.storage.open_url import open_location
 
 CHECKS_VERSION: Final = "1"
 """Raised whenever the same bytes may get another verdict; part of every report."""
@@ -74,31 +83,50 @@ def validate(
         ObjectNotFoundError: Nothing is there.
         ConfigError: The target, the step or an adapter cannot be used.
     """
-    policy, clock = policy or Policy(), clock or SystemClock()
-    store, prefix = open_location(target, root=root)
+    place = Place.of(target, root=root)
+    return validate_in(place, policy=policy, manifest=manifest, step=step, progress=progress, clock=clock)
+
+
+def validate_in(
+    place: Place,
+    *,
+    policy: Policy | None = None,
+    manifest: Manifest | None = None,
+    step: int | None = None,
+    progress: ProgressListener | None = None,
+    clock: Clock | None = None,
+) -> Report:
+    """As `validate`, in a store that is open already.
+
+    Args:
+        place: The store, and how the canary child reaches the same one.
+        policy: As for `validate`, and so are the others.
+        manifest: See `validate`.
+        step: See `validate`.
+        progress: See `validate`.
+        clock: See `validate`.
+
+    Raises:
+        ObjectNotFoundError: There is no such step.
+        ConfigError: An adapter cannot be used.
+    """
     asked = _Asked(
-        target=target,
-        prefix=prefix,
-        root=root,
+        place=place,
         step=step,
         manifest=manifest,
-        policy=policy,
-        store=CachingStore(store),
+        policy=policy or Policy(),
         progress=progress,
-        clock=clock,
+        clock=clock or SystemClock(),
     )
     return _Validation(asked).run()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    target: str
-    prefix: str
-    root: Path | None
+    place: Place
     step: int | None
     manifest: Manifest | None
     policy: Policy
-    store: CachingStore
     progress: ProgressListener | None
     clock: Clock
 
@@ -109,48 +137,70 @@ class _Validation:
     def __init__(self, asked: _Asked) -> None:
         self._asked = asked
         self._policy = asked.policy
+        self._store = CachingStore(asked.place.store)
+        self._held = Held(by_folder={})
+        self._bytes_of_first_look = 0
         self._started_at = asked.clock.now()
         self._started = asked.clock.monotonic_s()
 
     def run(self) -> Report:
-        asked = self._asked
         try:
-            seen = settled_look(
-                look(*self._list_and_open()), self._list_and_open, policy=self._policy, clock=asked.clock
-            )
-            held = find_manifests(asked.store, seen, asked.manifest)
-        except ObjectNotFoundError:
-            raise
+            seen = settled_look(self._look(), self._look_again, policy=self._policy, clock=self._asked.clock)
+        except ObjectNotFoundError as error:
+            if not error.key:  # no such step; with a key: something that was listed is gone
+                raise
+            return self._report_of_nothing(error)
         except (StoreError, LimitExceededError) as error:
             return self._report_of_nothing(error)
-        return self._judge(seen, held)
+        return self._judge(seen, self._held)
 
-    def _list_and_open(self) -> tuple[Checkpoint, Listing]:
-        asked = self._asked
-        listing = list_folder(asked.store, asked.prefix, max_files=self._policy.limits.max_files)
-        checkpoint = discover(asked.store, listing, self._policy.limits, step=asked.step)
-        return checkpoint, _below_root(listing, checkpoint.root)
+    def _look(self) -> Look:
+        """List, read the metadata and the manifests, and say what condemns or is in doubt so far."""
+        asked, policy = self._asked, self._policy
+        listing = list_folder(self._store, asked.place.prefix, max_files=policy.limits.max_files)
+        checkpoint = discover(self._store, listing, policy.limits, step=asked.step)
+        seen = look(checkpoint, _below_root(listing, checkpoint.root))
+        self._held = find_manifests(self._store, seen, asked.manifest)
+        findings = (
+            *seen.findings,
+            *_unrecognised(checkpoint),
+            *self._held.findings,
+            *self._structure_findings(seen, self._held),
+        )
+        return replace(seen, findings=findings)
+
+    def _look_again(self) -> Look:
+        """Forget what was read, and reach past every cache: only what is seen twice condemns."""
+        place = self._asked.place
+        self._bytes_of_first_look = self._store.bytes_read
+        self._store = CachingStore(FreshStore(place.store))
+        seen = self._look()
+        self._bytes_of_first_look += self._store.bytes_read
+        self._store = CachingStore(place.store, self._store.blobs)
+        return seen
 
     def _judge(self, seen: Look, held: Held) -> Report:
+        seconds = self._asked.clock.monotonic_s() - self._started
+        metadata_bytes = self._bytes_of_first_look + self._store.bytes_read
+        source = self._source(held)
+        reading = only_as_listed(seen, self._read(seen, held, source))
+        confirmed = self._confirmed(seen, held, reading, source)
+        observed = confirmed.observed
+        changes = metadata_changes(seen, self._store)
         findings = [
             *seen.findings,
-            *_unrecognised(seen),
-            *held.findings,
-            *self._structure_findings(seen, held),
+            *confirmed.findings,
+            *self._content_findings(held, confirmed),
+            *self._reader_findings(seen.checkpoint.layouts, reading),
         ]
-        seconds = self._asked.clock.monotonic_s() - self._started
-        metadata_bytes = self._asked.store.bytes_read
-        source = self._source(held)
-        reading = self._read(seen, held, source)
-        observed = _evidence(seen, reading, held)
-        content_findings = hold_content(held, observed) if self._policy.depth is not Depth.STRUCTURE else []
-        findings += content_findings
-        findings += self._reader_findings(seen.checkpoint.layouts, reading)
+        if has_changed(changes):
+            reading, findings = doubted_reading(reading), doubted(findings)
+        findings += changes
         provenance = judge_held(
             held,
             seen,
             observed=observed,
-            intact=_intact(reading),
+            intact=_intact(reading) if not changes else frozenset(),
             doubts=of_check(findings, CheckName.PROVENANCE),
         )
         numerics = merge_numerics(reading.scans.values())
@@ -166,8 +216,8 @@ class _Validation:
         results = self._stock(seen, results, source)
         shards = distinct_shards(seen.checkpoint.layouts)
         return Report(
-            target=self._asked.target,
-            path=_place(self._asked.store.url, seen.listing.root),
+            target=self._asked.place.target,
+            path=_place(self._store.url, seen.listing.root),
             format="+".join(dict.fromkeys(layout.format for layout in seen.checkpoint.layouts)) or "unknown",
             checks=tuple(results),
             provenance=provenance.provenance,
@@ -179,7 +229,9 @@ class _Validation:
             num_items=sum(len(shard.items) for shard in shards),
             num_tensors=sum(len(layout.tensors) for layout in seen.checkpoint.layouts),
             bytes_total=sum(stat.length_bytes for stat in seen.listing.files.values()),
-            bytes_read=metadata_bytes + sum(scan.bytes_read for scan in reading.scans.values()),
+            bytes_read=metadata_bytes
+            + confirmed.bytes_read
+            + sum(scan.bytes_read for scan in reading.scans.values()),
             step=seen.checkpoint.step,
             steps=seen.checkpoint.steps,
             files=tuple(observed[path] for path in sorted(observed)),
@@ -222,12 +274,23 @@ class _Validation:
         ]
         return read_bytes(seen, shards, others, source)
 
+    def _confirmed(self, seen: Look, held: Held, reading: Reading, source: Bytes) -> ConfirmedChecksums:
+        observed = _evidence(seen, reading, held)
+        if self._policy.depth is Depth.STRUCTURE:
+            return ConfirmedChecksums(observed=observed)
+        return confirm_checksums(held.expected, observed, seen.listing.files, scan_setting(seen, (), source))
+
+    def _content_findings(self, held: Held, confirmed: ConfirmedChecksums) -> list[Finding]:
+        if self._policy.depth is Depth.STRUCTURE:
+            return []
+        observed = confirmed.observed
+        return hold_content(held, {path: observed[path] for path in observed.keys() - confirmed.doubtful})
+
     def _source(self, held: Held) -> Bytes:
         asked = self._asked
         return Bytes(
-            store=asked.store,
-            target=asked.target,
-            store_root=str(asked.root) if asked.root is not None else None,
+            store=self._store,
+            place=asked.place,
             policy=asked.policy,
             algorithms=frozenset(checksum.algorithm for checksum in held.expected.values()),
             clock=asked.clock,
@@ -257,10 +320,11 @@ class _Validation:
 
     def _report_of_nothing(self, error: StoreError | LimitExceededError) -> Report:
         """Report that the store did not let us look: UNKNOWN, never INVALID."""
-        finding = _why_not_seen(error, self._asked.prefix or self._asked.target)
+        place = self._asked.place
+        finding = _why_not_seen(error, place.prefix or place.target)
         empty = Look(
-            checkpoint=Checkpoint(root=self._asked.prefix, layouts=()),
-            listing=Listing(root=self._asked.prefix, files={}),
+            checkpoint=Checkpoint(root=place.prefix, layouts=()),
+            listing=Listing(root=place.prefix, files={}),
             findings=(finding,),
         )
         return self._judge(empty, Held(by_folder={}))
@@ -287,10 +351,10 @@ def _below_root(listing: Listing, root: str) -> Listing:
     return listing.below(root.removeprefix(f"{listing.root}/") if listing.root else root)
 
 
-def _unrecognised(seen: Look) -> tuple[Finding, ...]:
-    if seen.checkpoint.layouts or seen.findings:
+def _unrecognised(checkpoint: Checkpoint) -> tuple[Finding, ...]:
+    if checkpoint.layouts:
         return ()
-    what = "; ".join(seen.checkpoint.sightings) or "no file at all"
+    what = "; ".join(checkpoint.sightings) or "no file at all"
     return (
         Finding(
             code=FindingCode.UNKNOWN_LAYOUT,
@@ -337,7 +401,7 @@ def _intact(reading: Reading) -> frozenset[str]:
     )
 
 
-def _proven(held: Held, observed: dict[str, FileEvidence]) -> frozenset[str]:
+def _proven(held: Held, observed: Mapping[str, FileEvidence]) -> frozenset[str]:
     return frozenset(
         path
         for path, checksum in held.expected.items()

@@ -12,7 +12,7 @@ from ckptguard.model.layout import Item, Shard
 from ckptguard.model.policy import Limits
 from ckptguard.scan.items import verify_item
 from ckptguard.scan.spans import BLOCK_BYTES
-from ckptguard.storage.protocol import RangeReader, Store
+from ckptguard.storage.protocol import ObjectStat, RangeReader, Store
 
 MAX_FINDINGS_PER_FILE: Final = 100
 """Damaged items named one by one; the rest of a file is one counting finding."""
@@ -74,6 +74,29 @@ def store_finding(error: StoreError, *, file: str, check: CheckName = CheckName.
         file=file,
         message=f"{file} could not be read: {error}",
         is_retryable=error.is_retryable or error.code == "object_not_found",
+    )
+
+
+def changed_finding(
+    file: str, listed: ObjectStat, *, observed: str, check: CheckName = CheckName.CONTENT
+) -> Finding:
+    """Say that a file was written while it was checked: what was seen of it is of no version.
+
+    Args:
+        file: Relative to the checkpoint's root.
+        listed: What the store said of it first.
+        observed: What it said later.
+        check: Which check it keeps from an answer.
+    """
+    return Finding(
+        code=FindingCode.CHANGED_DURING_CHECK,
+        check=check,
+        severity=Severity.UNKNOWN,
+        is_retryable=True,
+        file=file,
+        message=f"{file} was written while it was checked",
+        expected=f"{listed.length_bytes} bytes, version {listed.version}",
+        observed=observed,
     )
 
 

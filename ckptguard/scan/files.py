@@ -10,10 +10,10 @@ from ckptguard.errors import StoreError
 from ckptguard.formats.protocol import ItemReport, Problem
 from ckptguard.formats.torch_zip_template import TemplateCache
 from ckptguard.model.checksum import Algorithm
-from ckptguard.model.finding import CheckName, Finding, FindingCode, Severity
+from ckptguard.model.finding import Finding, FindingCode
 from ckptguard.model.layout import Encoding, Item, Shard
 from ckptguard.model.policy import Limits
-from ckptguard.scan.faults import confirm, pieces_of, store_finding
+from ckptguard.scan.faults import changed_finding, confirm, pieces_of, store_finding
 from ckptguard.scan.items import verify_item
 from ckptguard.scan.progress import ProgressMeter
 from ckptguard.scan.result import FileScan
@@ -110,8 +110,8 @@ def scan_file(shard: Shard, setting: ScanSetting, *, sink: PayloadSink, template
             ).run()
             tally.suspects += _overlapping(reader, tally, setting.limits)
         findings, reread_bytes = _confirmed(shard, tally, setting)
-        findings += _changes(shard, before, setting.store.stat(path))
-        findings += sink.findings()
+        changes = _changes(shard, before, setting.store.stat(path))
+        findings = changes or [*findings, *sink.findings()]
     except StoreError as error:
         setting.meter.finish_file(shard.path, findings=1)
         return FileScan(path=shard.path, length_bytes=0, findings=(store_finding(error, file=shard.path),))
@@ -119,7 +119,7 @@ def scan_file(shard: Shard, setting: ScanSetting, *, sink: PayloadSink, template
     return FileScan(
         path=shard.path,
         length_bytes=before.length_bytes,
-        checksums=tally.checksums,
+        checksums=() if changes else tally.checksums,
         findings=tuple(findings),
         items=tally.items,
         items_without_crc=tally.items_without_crc,
@@ -161,15 +161,5 @@ def _overlapping(reader: RangeReader, tally: ShardTally, limits: Limits) -> Iter
 def _changes(shard: Shard, before: ObjectStat, after: ObjectStat) -> list[Finding]:
     if (before.length_bytes, before.version) == (after.length_bytes, after.version):
         return []
-    return [
-        Finding(
-            code=FindingCode.CHANGED_DURING_CHECK,
-            check=CheckName.CONTENT,
-            severity=Severity.UNKNOWN,
-            is_retryable=True,
-            file=shard.path,
-            message=f"{shard.path} was written while it was read",
-            expected=f"{before.length_bytes} bytes, version {before.version}",
-            observed=f"{after.length_bytes} bytes, version {after.version}",
-        )
-    ]
+    observed = f"{after.length_bytes} bytes, version {after.version}"
+    return [changed_finding(shard.path, before, observed=observed)]

@@ -51,7 +51,7 @@ def _config(options: Mapping[str, object]) -> dict[str, Any] | None:
         return None
     if not client.keys() <= {"region_name", "endpoint_url"}:
         return None
-    endpoint = options.get("endpoint_url") or client.get("endpoint_url")
+    endpoint = options.get("endpoint_url") or client.get("endpoint_url") or _endpoint_of_environment()
     config = {
         "access_key_id": key,
         "secret_access_key": secret,
@@ -63,6 +63,11 @@ def _config(options: Mapping[str, object]) -> dict[str, Any] | None:
         "client_options": {"allow_http": str(endpoint).startswith("http://"), "timeout": "120s"},
     }
     return {name: value for name, value in config.items() if value is not None}
+
+
+def _endpoint_of_environment() -> str | None:
+    """Return where botocore sends requests for S3: the variable of this service before that of all."""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
 
 
 @contextmanager

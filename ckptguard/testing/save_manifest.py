@@ -9,8 +9,13 @@ from ckptguard.testing.edits import COMMITTED_AT_S, set_time
 from ckptguard.testing.manifests import manifest_of
 
 
-def leave_manifest(folder: Path, *, format_name: str) -> Path:
+def leave_manifest(folder: Path, *, format_name: str, save_id: str | None = None) -> Path:
     """Write a manifest of every file in the folder, with origin `save` and checksums from memory.
+
+    Args:
+        folder: The finished save.
+        format_name: As in the manifest.
+        save_id: By default the one that the metadata names.
 
     Returns:
         Its path; its time is that of the commit.
@@ -20,9 +25,12 @@ def leave_manifest(folder: Path, *, format_name: str) -> Path:
         for path in folder.rglob("*")
         if path.is_file() and path.name != MANIFEST_NAME
     }
-    save_ids = [layout.save_id for layout in find_layouts(folder) if layout.save_id]
-    manifest = manifest_of(contents, save_id=next(iter(save_ids), "kit-save"), format_name=format_name)
+    manifest = manifest_of(contents, save_id=save_id or _own_save_id(folder), format_name=format_name)
     path = folder / MANIFEST_NAME
     path.write_bytes(to_json(manifest))
     set_time(path, COMMITTED_AT_S)
     return path
+
+
+def _own_save_id(folder: Path) -> str:
+    return next((layout.save_id for layout in find_layouts(folder) if layout.save_id), "kit-save")

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from ckptguard.model.policy import Depth
+from ckptguard.model.policy import Depth, Policy
+from ckptguard.model.verdict import Assurance, Judgement, Verdict
 from ckptguard.operations.validate import validate
 from ckptguard.testing.case import Case, Scene, mismatches
 from ckptguard.testing.corruptions import CORRUPTIONS
 from ckptguard.testing.edits import copy_checkpoint
-from ckptguard.testing.saves import EXECUTED_MARKER
+from ckptguard.testing.saves import BASE, EXECUTED_MARKER
 from ckptguard.testing.traps import TRAPS
 
 pytestmark = pytest.mark.torch
@@ -33,3 +34,8 @@ def test_the_load_changes_no_verdict_and_runs_nothing(case: Case, saves_dir: Pat
 
     assert not mismatches(case.expected, report), what
     assert not (saves_dir / EXECUTED_MARKER).exists(), f"{what}: code of the checkpoint ran"
+
+
+def test_a_plain_save_is_loaded(saves_dir: Path) -> None:
+    report = validate(str(saves_dir / BASE), policy=Policy(settle_s=0))
+    assert report.judgement == Judgement(verdict=Verdict.VALID, assurance=Assurance.LOADED)

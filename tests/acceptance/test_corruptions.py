@@ -13,7 +13,12 @@ from ckptguard.testing.saves import EXECUTED_MARKER
 
 pytestmark = pytest.mark.torch
 
+_OWN_CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
 _WITH_MANIFEST = tuple(case for case in CORRUPTIONS if case.with_manifest is not None)
+
+
+def _base(case: Case, saves_dir: Path) -> Path:
+    return (_OWN_CORPUS if case.is_corpus else saves_dir) / case.base
 
 
 def _arranged(case: Case, scene: Scene) -> str:
@@ -23,7 +28,7 @@ def _arranged(case: Case, scene: Scene) -> str:
 
 @pytest.mark.parametrize("case", CORRUPTIONS, ids=lambda case: case.name)
 def test_every_corruption_gets_its_verdict(case: Case, saves_dir: Path, tmp_path: Path) -> None:
-    folder = copy_checkpoint(saves_dir / case.base, tmp_path / "checkpoint")
+    folder = copy_checkpoint(_base(case, saves_dir), tmp_path / "checkpoint")
     what = _arranged(case, Scene(folder=folder, saves=saves_dir))
 
     report = validate(str(folder / case.target), policy=case.policy)
@@ -34,7 +39,7 @@ def test_every_corruption_gets_its_verdict(case: Case, saves_dir: Path, tmp_path
 
 @pytest.mark.parametrize("case", _WITH_MANIFEST, ids=lambda case: case.name)
 def test_a_save_time_manifest_sees_every_change(case: Case, saves_dir: Path, tmp_path: Path) -> None:
-    folder = copy_checkpoint(saves_dir / case.base, tmp_path / "checkpoint")
+    folder = copy_checkpoint(_base(case, saves_dir), tmp_path / "checkpoint")
     leave_manifest(folder, format_name=case.name.partition("/")[0])
     what = _arranged(case, Scene(folder=folder, saves=saves_dir))
     assert case.with_manifest is not None

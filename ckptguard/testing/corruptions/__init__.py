@@ -9,6 +9,7 @@ from typing import Final
 from ckptguard.testing.case import Case
 from ckptguard.testing.corruptions.dcp_bytes import DCP_BYTES
 from ckptguard.testing.corruptions.dcp_metadata import DCP_METADATA
+from ckptguard.testing.corruptions.manifests import MANIFESTS
 from ckptguard.testing.corruptions.mixed_saves import MIXED_SAVES
 from ckptguard.testing.corruptions.pickles import PICKLES
 from ckptguard.testing.corruptions.safetensors import SAFETENSORS
@@ -18,6 +19,7 @@ from ckptguard.testing.corruptions.trainers import TRAINERS
 CORRUPTIONS: Final[tuple[Case, ...]] = (
     *DCP_BYTES,
     *DCP_METADATA,
+    *MANIFESTS,
     *MIXED_SAVES,
     *PICKLES,
     *SAFETENSORS,

@@ -46,6 +46,11 @@ def _zero_payload(scene: Scene) -> Damage:
     return edits.zero_range(scene.folder, item.file, offset=item.offset + 704 + 512, length_bytes=1024)
 
 
+def _flip_frame(scene: Scene) -> Damage:
+    """Flip a bit of the magic number of the first zstd frame."""
+    return edits.flip_bit(scene.folder, "__0_0.distcp", offset=0, bit=1)
+
+
 def _on_target(
     name: str,
     edit: Callable[..., Damage],
@@ -102,6 +107,15 @@ DCP_BYTES: Final[tuple[Case, ...]] = (
         invalid(Code.ZIP_MALFORMED, file=_TARGET, fqn="model.w"),
         source="B09",
         with_manifest=_CHANGED,
+    ),
+    Case(
+        name="dcp/bit_flip_zstd_frame",
+        source="facts a: zstd frames carry no checksum, the zip inside does",
+        base="dcp_torch2_13_0_zstd_ws2",
+        arrange=_flip_frame,
+        expected=invalid(Code.TRANSFORM_MALFORMED, file="__0_0.distcp"),
+        with_manifest=invalid(Code.CHECKSUM_MISMATCH, file="__0_0.distcp"),
+        is_corpus=True,
     ),
     _on_target("truncate_1", edits.truncate_by, _SHORT, source="B06", removed_bytes=1),
     _on_target("truncate_4096", edits.truncate_by, _SHORT, source="B07", removed_bytes=4096),

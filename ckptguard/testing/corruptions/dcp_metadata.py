@@ -1,12 +1,14 @@
 """DCP: `.metadata` missing, cut, or saying what is not so."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from ckptguard.model.finding import FindingCode as Code
+from ckptguard.model.policy import Limits
 from ckptguard.testing import edits
-from ckptguard.testing.case import Case, Damage, Expectation, Scene, invalid, valid
+from ckptguard.testing.case import WITHOUT_WAITING, Case, Damage, Expectation, Scene, invalid, unknown, valid
 from ckptguard.testing.own_metadata import METADATA, edit_metadata
 from ckptguard.testing.saves import BASE, BASE_OLDER
 
@@ -215,9 +217,17 @@ DCP_METADATA: Final[tuple[Case, ...]] = (
     _edited("dtype", _cast, invalid(Code.DTYPE_MISMATCH, fqn="model.bias"), source="B19"),
     _edited("shape_smaller", partial(_resize_bias, size=16), _RESIZED, source="B18"),
     _edited("shape_larger", partial(_resize_bias, size=64), _RESIZED, source="B18"),
-    _edited("orphan", _orphan, valid(Code.ORPHAN_ITEM), source="M4: stock ignores it"),
+    _edited("orphan", _orphan, valid(Code.ORPHAN_ITEM, Code.ITEM_OVERLAP), source="M4: stock ignores it"),
     _edited("tensor_forgotten", _forget_tensor, valid(Code.ORPHAN_ITEM), source="B20, M4"),
     _edited("limit_swapped_entries", _swap_entries, valid(), source="M5: no trace in bare files"),
+    Case(
+        name="dcp/more_items_than_allowed",
+        source="design 3: what was started and could not be finished",
+        base=BASE,
+        arrange=lambda _scene: Damage(kind="as_saved"),
+        expected=unknown(Code.LIMIT_EXCEEDED),
+        policy=replace(WITHOUT_WAITING, limits=Limits(max_items=5)),
+    ),
     _elsewhere("escape_parent", invalid(Code.PATH_ESCAPE), relative_path="../outside.distcp"),
     _elsewhere("escape_absolute", invalid(Code.PATH_ESCAPE), relative_path="/etc/hostname"),
     _elsewhere("huge_length", invalid(Code.SHORT_SHARD, file="__1_0.distcp"), length=10**15),

@@ -39,7 +39,7 @@ OTHER_FORMATS: Final[tuple[Case, ...]] = (
     trap(
         "F26 inner step differs",
         DEEPSPEED,
-        valid(),
+        valid(surroundings=(Code.MIXED_SAVES,)),
         arrange=_inner_step_differs,
         target="checkpoint-11",
     ),

@@ -1,10 +1,13 @@
 """DCP: what copies, tools and people leave around a good save."""
 
 import shutil
+import sys
+from types import ModuleType
 from typing import Any, Final
 
 from ckptguard.model.finding import FindingCode as Code
-from ckptguard.model.policy import Depth, Policy, StoreTimes
+from ckptguard.model.policy import Depth, Policy, Reader, StoreTimes
+from ckptguard.model.verdict import Assurance
 from ckptguard.testing import edits
 from ckptguard.testing.case import Case, Damage, Scene, unknown, valid
 from ckptguard.testing.edits import COMMITTED_AT_S
@@ -25,6 +28,7 @@ _LITTER: Final = (
 )
 _COPIED: Final = Policy(settle_s=0, depth=Depth.CONTENT, times=StoreTimes.COPIED)
 _IGNORED: Final = Policy(settle_s=0, depth=Depth.CONTENT, is_mtime_ignored=True)
+_READ_BY_311: Final = Policy(settle_s=0, depth=Depth.LOAD, reader=Reader(torch=(2, 13), python=(3, 11)))
 _NO_TIMES: Final = (Code.REWRITTEN_AFTER_COMMIT,)
 
 
@@ -83,6 +87,28 @@ def _newer_field(scene: Scene) -> Damage:
     return Damage(kind="newer_field", file=METADATA)
 
 
+def _python_313_path(scene: Scene) -> Damage:
+    """Let the metadata name the class under which Python 3.13 pickles paths; 3.11 has no such module."""
+    module = ModuleType("pathlib._local")
+    path_class = type(
+        "PosixPath", (), {"__module__": module.__name__, "__reduce__": lambda self: (type(self), ("/run",))}
+    )
+    module.__dict__["PosixPath"] = path_class
+
+    def change(metadata: Any) -> None:  # noqa: ANN401 - torch's Metadata
+        metadata.storage_meta.checkpoint_id = path_class()
+
+    known = sys.modules.get(module.__name__)
+    sys.modules[module.__name__] = module
+    try:
+        edit_metadata(scene.folder, change)
+    finally:
+        sys.modules.pop(module.__name__)
+        if known is not None:
+            sys.modules[module.__name__] = known
+    return Damage(kind="python_313_path", file=METADATA)
+
+
 def _unfinished_marker(scene: Scene) -> Damage:
     step = scene.folder / "step-100"
     step.mkdir()
@@ -126,6 +152,13 @@ SURROUNDINGS: Final[tuple[Case, ...]] = (
     trap("F22 moved", BASE, valid(), arrange=_move),
     trap("F23 fields of older torch", BASE, valid(), arrange=_older_fields),
     trap("F23 field of newer torch", BASE, valid(), arrange=_newer_field),
+    trap(
+        "M10 path of Python 3.13",
+        BASE,
+        valid(Code.NEEDS_OTHER_READER, at_most=Assurance.CONTENT),
+        arrange=_python_313_path,
+        policy=_READ_BY_311,
+    ),
     trap(
         "F33 unfinished marker",
         BASE,

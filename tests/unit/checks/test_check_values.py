@@ -7,7 +7,7 @@ import pytest
 from ckptguard.checks.bounded import MAX_FINDINGS_PER_KIND, bounded
 from ckptguard.checks.numerics import check_numerics
 from ckptguard.checks.profile import check_profile
-from ckptguard.checks.settle import MAY_SETTLE, confirm, needs_second_look
+from ckptguard.checks.settle import MAY_SETTLE, confirm, needs_second_look, needs_time
 from ckptguard.model.finding import Basis, CheckName, Finding, FindingCode, Severity
 from ckptguard.model.layout import Layout, Tensor
 from ckptguard.model.policy import NumericsMode
@@ -116,8 +116,9 @@ def _missing(observed: str = "no such file", file: str = "a") -> Finding:
     )
 
 
-def test_only_what_time_can_heal_asks_for_a_second_look() -> None:
+def test_whatever_condemns_is_looked_at_twice_and_what_time_can_heal_after_a_while() -> None:
     assert needs_second_look([_missing()])
+    assert needs_time([_missing()])
     assert not needs_second_look([])
     hole = Finding(
         code=FindingCode.COVERAGE_HOLE,
@@ -126,7 +127,8 @@ def test_only_what_time_can_heal_asks_for_a_second_look() -> None:
         basis=Basis.DAMAGE,
         message="hole",
     )
-    assert not needs_second_look([hole])
+    assert needs_second_look([hole])
+    assert not needs_time([hole])
     assert FindingCode.NOT_COMMITTED in MAY_SETTLE
 
 

@@ -184,6 +184,15 @@ def test_one_nodes_part_is_warned_of(copy: Any) -> None:  # noqa: ANN401
     assert "one node's part" in warning.message
 
 
+def test_metadata_behind_a_link_out_of_the_root_is_not_opened(copy: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    folder = copy(SMALL)
+    outside = tmp_path / "outside"
+    (folder / ".metadata").rename(outside)
+    (folder / ".metadata").symlink_to(outside)
+    (finding,) = open_folder(folder)[0].findings
+    assert (finding.code, finding.severity) == (FindingCode.PATH_ESCAPE, Severity.UNKNOWN)
+
+
 def test_junk_beside_good_metadata_is_not_looked_at(copy: Any) -> None:  # noqa: ANN401
     folder = copy(SMALL)
     (folder / ".metadata.tmp").write_bytes(b"junk")
