@@ -105,7 +105,7 @@ def _run(job: CanaryJob, events: EventWriter) -> tuple[int, float]:
     with dcp_load.process_group(job.group):
         started = time.perf_counter()
         dcp_load.load_through_dcp(
-            distinct_shards(layouts),
+            [shard for shard in distinct_shards(layouts) if shard.path in job.listing.files],
             setting,
             device=torch.device(job.device),
             numerics=job.numerics,

@@ -324,7 +324,7 @@ class WindowSink:
         ]
 
     def _place(self, item: Item, view: memoryview, stored: StoredTensor | None) -> bool:
-        dtype = torch_dtype(item.dtype or "")
+        dtype = torch_dtype(item.dtype or "uint8")  # of what nothing declares: bytes
         if dtype is None:
             self._dtypes_missing.setdefault(item.dtype or "", item)
             return False

@@ -83,8 +83,16 @@ def read_job(stream: BinaryIO) -> CanaryJob:
     """Read what `write_job` wrote.
 
     Raises:
-        CanaryError: The stream ended early.
+        CanaryError: The stream ended early, or holds something else.
     """
+    try:
+        return _read_job(stream)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        msg = f"no job: {type(error).__name__}: {error}"
+        raise CanaryError(msg) from error
+
+
+def _read_job(stream: BinaryIO) -> CanaryJob:
     length = int.from_bytes(_read_exactly(stream, _HEADER_LENGTH_BYTES), "little")
     if length > _MAX_HEADER_BYTES:
         msg = f"job header of {length} bytes"

@@ -1,6 +1,5 @@
 """Start a canary child, listen to it, and turn whatever becomes of it into an outcome."""
 
-import json
 import os
 import selectors
 import signal
@@ -9,14 +8,17 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
+from ckptguard.canary.events import EventLines, parse_event
 from ckptguard.canary.job import CanaryJob, write_job
 from ckptguard.canary.outcome import CanaryOutcome, Ending
 from ckptguard.clock import Clock
 from ckptguard.errors import CanaryError
 from ckptguard.scan.progress import Progress, ProgressListener
-from ckptguard.scan.result import FileScan, scan_from_json
+
+if TYPE_CHECKING:
+    from ckptguard.scan.result import FileScan
 
 TAIL_BYTES: Final = 4096
 _POLL_S: Final = 1.0
@@ -88,20 +90,28 @@ class _Listener:
         self._scans: dict[str, FileScan] = {}
         self._ready: Mapping[str, Any] = {}
         self._last: Mapping[str, Any] = {}
+        self._garbled = ""
 
     def run(self, job: CanaryJob, deadline: float, clock: Clock) -> CanaryOutcome:
         drain = threading.Thread(target=self._drain, args=(self._child.stdout,), daemon=True)
         drain.start()
-        threading.Thread(target=self._send, args=(job,), daemon=True).start()
-        is_late = False
+        send = threading.Thread(target=self._send, args=(job,), daemon=True)
+        send.start()
+        is_late, has_ended = False, False
         try:
             for line in self._lines(deadline, clock):
-                self._take(json.loads(line))
+                self._take(parse_event(line))
+            has_ended = True
         except TimeoutError:
             is_late = True
+        except CanaryError as error:
+            self._garbled = str(error)
         finally:
-            self._end_group(is_late=is_late)
+            self._end_group(has_ended=has_ended)
             drain.join(_GRACE_S)
+            send.join(_GRACE_S)
+            with suppress(BrokenPipeError):  # what the child never took
+                self._child.stdin.close()  # type: ignore[union-attr]
             self._events.close()
         return self._outcome(is_late=is_late)
 
@@ -115,7 +125,7 @@ class _Listener:
             del self._tail[:-TAIL_BYTES]
 
     def _lines(self, deadline: float, clock: Clock) -> Iterator[bytes]:
-        pending = bytearray()
+        lines = EventLines()
         with selectors.DefaultSelector() as selector:
             selector.register(self._events, selectors.EVENT_READ)
             while True:
@@ -127,17 +137,14 @@ class _Listener:
                 chunk = os.read(self._events.fileno(), 1 << 20)
                 if not chunk:
                     return
-                pending += chunk
-                *lines, rest = pending.split(b"\n")
-                pending = rest
-                yield from map(bytes, lines)
+                yield from lines.feed(chunk)
 
     def _take(self, event: Mapping[str, Any]) -> None:
         match event["event"]:
             case "ready":
                 self._ready = event
             case "file":
-                scan = scan_from_json(event["scan"])
+                scan = event["scan"]
                 self._scans[scan.path] = scan
             case "progress":
                 self._report(event)
@@ -159,9 +166,9 @@ class _Listener:
             )
         )
 
-    def _end_group(self, *, is_late: bool) -> None:
-        """Wait for the child; kill its whole group if it is late or has left others behind."""
-        if not is_late:
+    def _end_group(self, *, has_ended: bool) -> None:
+        """Kill the child's whole group: at once if it has not ended by itself, else what it left behind."""
+        if has_ended:
             with suppress(subprocess.TimeoutExpired):
                 self._child.wait(_GRACE_S)
         with suppress(ProcessLookupError, PermissionError):
@@ -186,6 +193,8 @@ class _Listener:
     def _ending(self, *, is_late: bool) -> tuple[Ending, str]:
         if is_late:
             return Ending.DEADLINE, "killed: its time was up"
+        if self._garbled:
+            return Ending.CRASHED, f"killed: {self._garbled}"
         if self._last.get("event") == "done":
             return Ending.DONE, ""
         if self._last.get("event") == "failed":

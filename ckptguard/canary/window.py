@@ -7,7 +7,6 @@ import functools
 import math
 import mmap
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import torch
@@ -50,6 +49,7 @@ class Window:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
+        self._is_host = device.type == "cpu"
         self._host = memoryview(b"")
         self.target = torch.empty(0)
         self.meter = NumericsMeter()
@@ -71,9 +71,10 @@ class Window:
         values = as_tensor(view, dtype)
         if stored is not None and not _is_plain(stored):
             values = values.as_strided(stored.sizes, stored.stride, stored.storage_offset)
-        self.target = values if self._device.type == "cpu" else values.to(self._device)
+        self.target = values if self._is_host else values.to(self._device)
 
 
+@functools.lru_cache(maxsize=4096)
 def _is_plain(stored: StoredTensor) -> bool:
     """Say whether the tensor's elements are exactly those of its storage, in order."""
     step = 1
@@ -91,27 +92,11 @@ def _host_memory(length_bytes: int, device: torch.device) -> memoryview:
     return pinned.numpy().data
 
 
-@dataclass(slots=True)
-class Extremes:
-    """Running minimum and maximum of one tensor; NaN once any element was NaN."""
-
-    minimum: float
-    maximum: float
-    tiny: float
-
-    def include(self, minimum: float, maximum: float) -> None:
-        """Widen; once NaN, always NaN (nothing is less than NaN)."""
-        if math.isnan(minimum) or minimum < self.minimum:
-            self.minimum = minimum
-        if math.isnan(maximum) or maximum > self.maximum:
-            self.maximum = maximum
-
-
 class NumericsMeter:
     """Collects the extremes of floating-point tensors, by FQN."""
 
     def __init__(self) -> None:
-        self._extremes: dict[str, Extremes] = {}
+        self._extremes: dict[str, tuple[float, float, torch.dtype]] = {}
 
     def measure(self, fqn: str, values: torch.Tensor) -> None:
         """Reduce some elements of a tensor, on whatever device they are.
@@ -119,33 +104,51 @@ class NumericsMeter:
         Integers, booleans and packed sub-byte types are not measured: each of their bit
         patterns is a number.
         """
-        if values.dtype in _AS_FLOAT32:
-            values = values.to(torch.float32)
-        elif values.is_complex():
-            values = torch.view_as_real(values)
-        if values.dtype not in _MEASURED or values.numel() == 0:
+        if values.dtype not in _MEASURED:
+            if values.dtype in _AS_FLOAT32:
+                values = values.to(torch.float32)
+            elif values.is_complex():
+                values = torch.view_as_real(values)
+            else:
+                return
+        if values.numel() == 0:
             return
         low, high = torch.aminmax(values)
         minimum, maximum = low.item(), high.item()
-        known = self._extremes.get(fqn)
-        if known is None:
-            self._extremes[fqn] = Extremes(minimum, maximum, torch.finfo(values.dtype).tiny)
-        else:
-            known.include(minimum, maximum)
+        if fqn in self._extremes:
+            known_minimum, known_maximum, _ = self._extremes[fqn]
+            minimum, maximum = _lowest(known_minimum, minimum), _highest(known_maximum, maximum)
+        self._extremes[fqn] = (minimum, maximum, values.dtype)
 
     def results(self) -> Mapping[str, TensorNumerics]:
         """Return what was measured."""
-        return {fqn: _numerics(extremes) for fqn, extremes in self._extremes.items()}
+        return {
+            fqn: _numerics(low, high, _smallest_normal(dtype))
+            for fqn, (low, high, dtype) in self._extremes.items()
+        }
 
 
-def _numerics(extremes: Extremes) -> TensorNumerics:
-    low, high = extremes.minimum, extremes.maximum
-    magnitude = max(abs(low), abs(high))
+def _lowest(one: float, other: float) -> float:
+    """Return the smaller; NaN if any is NaN."""
+    return one if math.isnan(one) or one < other else other
+
+
+def _highest(one: float, other: float) -> float:
+    """Return the larger; NaN if any is NaN."""
+    return one if math.isnan(one) or one > other else other
+
+
+@functools.cache
+def _smallest_normal(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype).tiny
+
+
+def _numerics(low: float, high: float, tiny: float) -> TensorNumerics:
     is_zero = low == 0 and high == 0
     return TensorNumerics(
         minimum=low,
         maximum=high,
         is_finite=math.isfinite(low) and math.isfinite(high),
         is_zero=is_zero,
-        is_denormal=not is_zero and magnitude < extremes.tiny,
+        is_denormal=not is_zero and -tiny < low and high < tiny,
     )

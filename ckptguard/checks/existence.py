@@ -19,6 +19,7 @@ from ckptguard.storage.listing import Listing
 
 _RANK_FILE: Final = re.compile(r"__(\d{1,9})_\d{1,9}\.distcp")
 """`__{rank}_{count}.distcp` (DEFAULT_SUFFIX and `_write_data`, torch 2.13, checkpoint/filesystem.py)."""
+_RANK_METADATA: Final = re.compile(r"__(\d{1,9})\.metadata")
 _SHARD_SUFFIXES: Final = (".distcp", ".safetensors")
 _MANIFEST_SUFFIX: Final = "ckptguard.manifest.json"
 
@@ -47,6 +48,7 @@ def check_existence(layouts: Sequence[Layout], listing: Listing) -> tuple[Findin
             (_escaping(shard.path) for _, shard in absent if _is_escape(shard.path, listing)),
             _missing(missing, listing),
             _one_nodes_part([shard for _, shard in shards], missing),
+            _uncommitted_ranks(layouts, listing),
             _links(layouts, listing),
             _absent_sidecars(layouts, listing),
             _unreferenced(layouts, listing),
@@ -118,6 +120,47 @@ def _one_nodes_part(shards: Sequence[Shard], missing: Sequence[Shard]) -> Iterat
         f" are missing, all files of the other {len(ranks) - len(whole)} are here",
         expected=f"files of {len(ranks)} ranks",
         observed=f"files of {len(ranks) - len(whole)} ranks",
+    )
+
+
+def _uncommitted_ranks(layouts: Sequence[Layout], listing: Listing) -> Iterator[Finding]:
+    """Miss ranks where each commits by itself: a gap in their numbers, or shards of one without a commit.
+
+    Source: `FileSystemWriter(use_collectives=False)`, torch 2.13: every rank writes its `__R.metadata`.
+    """
+    for part in sorted({layout.part for layout in layouts if layout.is_rank_local}):
+        head = f"{part}/" if part else ""
+        here = [path for layout in layouts if layout.part == part for path in _metadata_paths(layout)]
+        ranks = {
+            int(match[1]) for path in here if (match := _RANK_METADATA.fullmatch(path.removeprefix(head)))
+        }
+        for rank in sorted(set(range(max(ranks, default=0))) - ranks):
+            yield _never_committed(f"{head}__{rank}.metadata", severity=Severity.ERROR)
+        wrote = {
+            rank
+            for path, stat in listing.files.items()
+            if stat.length_bytes and _folder(path) == part and (rank := _rank_of(path)) is not None
+        }
+        for rank in sorted(rank for rank in wrote - ranks if rank > max(ranks, default=0)):
+            yield _never_committed(f"{head}__{rank}.metadata", severity=Severity.UNKNOWN)
+
+
+def _metadata_paths(layout: Layout) -> list[str]:
+    return [metadata.path for metadata in layout.metadata_files]
+
+
+def _never_committed(path: str, *, severity: Severity) -> Finding:
+    is_gap = severity is Severity.ERROR
+    why = "ranks after it have theirs" if is_gap else "its shards are here: killed, or of a larger world"
+    return Finding(
+        code=FindingCode.NOT_COMMITTED,
+        check=CheckName.EXISTENCE,
+        severity=severity,
+        basis=Basis.DAMAGE if is_gap else None,
+        message=f"a rank did not commit: no {path}, and {why}",
+        file=path,
+        expected=path,
+        observed="no such file",
     )
 
 

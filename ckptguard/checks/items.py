@@ -82,12 +82,11 @@ def _is_never_read(part: Slice, shape: tuple[int, ...]) -> bool:
 
 
 def _orphan_items(layout: Layout) -> Iterator[Finding]:
-    """Tell of items that nothing declares; no load reads them.
+    """Tell of items that nothing declares: an error.
 
-    In a declared tensor's space it is an error: writers take slices and items from one
-    plan (`FileSystemWriter.finish`, torch 2.13), so one of the two lists was changed
-    afterwards. Of a name that is not declared at all it is a warning: dropping whole
-    names from the metadata is how optimizer state is left behind on purpose.
+    Writers take declarations and items from one plan (`FileSystemWriter.finish`, torch
+    2.13), so one of the two lists was changed afterwards. Stock raises `Missing key` where
+    the declaration was lost, and nothing tells that from an entry that was added.
     """
     if not layout.orphan_items:
         return
@@ -98,7 +97,7 @@ def _orphan_items(layout: Layout) -> Iterator[Finding]:
     for item in layout.orphan_items:
         is_declared = item.fqn in declared
         why = "which is not among its declared slices" if is_declared else "a name that is not declared"
-        finding = (_error if is_declared else _warning)(
+        finding = _error(
             code=FindingCode.ORPHAN_ITEM,
             message=f"an item is stored for {item_in_words(item)}, {why}",
             expected="a declared slice for every item",

@@ -1,7 +1,7 @@
 """What the user says must be in the checkpoint (`--profile`)."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from fnmatch import translate
 
 from ckptguard.checks.bounded import bounded
@@ -9,13 +9,16 @@ from ckptguard.model.finding import Basis, CheckName, Finding, FindingCode, Seve
 from ckptguard.model.layout import Layout
 
 
-def check_profile(layouts: Sequence[Layout], required_fqns: Sequence[str]) -> tuple[Finding, ...]:
-    """Report every required pattern that matches no declared tensor or object.
+def check_profile(
+    layouts: Sequence[Layout], required_fqns: Sequence[str], *, files: Collection[str] = ()
+) -> tuple[Finding, ...]:
+    """Report every required pattern that matches no declared tensor or object, and no file.
 
     Args:
         layouts: All parts of one checkpoint; a name may be in any of them.
         required_fqns: Shell patterns, case-sensitive: `*`, `?`, `[seq]`; an exact name
             that holds such characters matches itself.
+        files: Paths beside the shards, which a profile may name exactly (`data.pt`).
 
     Returns:
         One error of basis `policy` per pattern without a match, bounded.
@@ -23,7 +26,11 @@ def check_profile(layouts: Sequence[Layout], required_fqns: Sequence[str]) -> tu
     Cost: patterns x names.
     """
     names = {name for layout in layouts for name in _names(layout)}
-    return bounded(_missing(pattern) for pattern in required_fqns if not _matches(pattern, names))
+    return bounded(
+        _missing(pattern)
+        for pattern in required_fqns
+        if pattern not in files and not _matches(pattern, names)
+    )
 
 
 def _names(layout: Layout) -> Iterator[str]:

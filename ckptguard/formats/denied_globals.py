@@ -111,7 +111,8 @@ DENIED_GROUPS: Final = (
         why="unpickles something else",
         source="picklescan, fickling, modelscan",
         modules=_modules("pickle _pickle cPickle marshal shelve dill cloudpickle joblib jsonpickle"),
-        names=_names("pandas", "read_pickle eval")
+        names=_names("pickle", "load loads Unpickler")
+        | _names("pandas", "read_pickle eval")
         | _names("pandas.io.pickle", "read_pickle")
         | _names("yaml", "load unsafe_load full_load")
         | _names("torch.storage", "_load_from_bytes")
@@ -155,6 +156,7 @@ DENIED_GROUPS: Final = (
         why="starts processes or handlers that run code",
         source="fickling; multiprocessing's containers are no checkpoint content",
         modules=_modules("multiprocessing _multiprocessing atexit _thread thread"),
+        names=_names("multiprocessing", "Process Pool"),
     ),
     DeniedGroup(
         why="torch: loads pickles or compiles code",
@@ -195,12 +197,12 @@ _DEEPEST: Final = 1 + max(name.count(".") for name in _MODULES | _NAMES)
 _MAX_PARTS: Final = 64
 """No name of a class is so deep; bounds the time that 10,000 hostile names may take."""
 
-_REACHED_THROUGH: Final = frozenset(
-    "os subprocess builtins posix nt importlib shutil sys pty runpy ctypes marshal".split()
+_REACHED_THROUGH: Final = _modules(
+    "os subprocess builtins posix nt importlib shutil sys pty runpy ctypes marshal"
 )
 """Modules that others hold as an attribute: `torch.serialization.os.system` is `os.system`,
 and `random._os.system` too."""
-_NAMED_THROUGH: Final = frozenset("codecs functools io operator pickle typing multiprocessing torch".split())
+_NAMED_THROUGH: Final = _modules("codecs functools io operator pickle typing multiprocessing torch")
 """As these, but of which a user's own package may have a namesake: only their denied names count."""
 
 _HONEST_DUNDERS: Final = frozenset({"__main__", "__mp_main__", "__init__"})
@@ -222,13 +224,18 @@ def is_denied(dotted: str) -> bool:
     if not _REACHED_THROUGH.isdisjoint(inner) or any(map(_reaches_inside, parts[1:])):
         return True
     return any(
-        part in _NAMED_THROUGH and _is_listed([part, *parts[at:]]) for at, part in enumerate(inner, start=2)
+        part in _NAMED_THROUGH and not _NAMES.isdisjoint(_heads([part, *parts[at:]]))
+        for at, part in enumerate(inner, start=2)
     )
 
 
 def _is_listed(parts: Sequence[str]) -> bool:
-    heads = [".".join(parts[:count]) for count in range(1, min(len(parts), _DEEPEST) + 1)]
+    heads = _heads(parts)
     return not _NAMES.isdisjoint(heads) or not _MODULES.isdisjoint(heads[: len(parts) - 1])
+
+
+def _heads(parts: Sequence[str]) -> list[str]:
+    return [".".join(parts[:count]) for count in range(1, min(len(parts), _DEEPEST) + 1)]
 
 
 def _reaches_inside(part: str) -> bool:

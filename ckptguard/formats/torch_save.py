@@ -20,7 +20,7 @@ from ckptguard.storage.protocol import Store
 FORMAT: Final = "torch_save"
 STOCK_READER_GAP: Final = "torch.save file, not a DCP folder"
 
-_TORCH_SUFFIXES: Final = frozenset({".pt", ".pth", ".ckpt"})
+TORCH_SUFFIXES: Final = frozenset({".pt", ".pth", ".ckpt"})
 _SHARED_SUFFIXES: Final = frozenset({".bin", ".pkl"})  # others write such files, too
 _SIDECAR_SUFFIXES: Final = frozenset({".json", ".jinja", ".md", ".model", ".py", ".txt", ".yaml", ".yml"})
 
@@ -95,11 +95,20 @@ def _names(listing: Listing) -> list[str]:
 
 def _is_candidate(name: str) -> bool:
     is_hidden = name.startswith(".")
-    return not is_hidden and PurePosixPath(name).suffix in _TORCH_SUFFIXES | _SHARED_SUFFIXES
+    return not is_hidden and PurePosixPath(name).suffix in TORCH_SUFFIXES | _SHARED_SUFFIXES
 
 
 def _is_sidecar(name: str) -> bool:
     return not name.startswith(".") and PurePosixPath(name).suffix in _SIDECAR_SUFFIXES
+
+
+def sniff_torch_zip(store: Store, listing: Listing, name: str) -> bool:
+    """Say from a listed file's first bytes whether it is held to be a zip of torch.save.
+
+    Raises:
+        StoreError: The store did not deliver.
+    """
+    return _sniff(store, listing, name) is _Content.TORCH_ZIP
 
 
 def _sniff(store: Store, listing: Listing, name: str) -> _Content:
@@ -122,7 +131,7 @@ def classify(head: bytes, *, suffix: str) -> _Content:
         return _Content.UNPROVABLE
     if len(head) > 1 and head[0] == _PICKLE_PROTO and head[1] <= _MAX_PICKLE_PROTO:
         return _Content.UNPROVABLE
-    if suffix in _TORCH_SUFFIXES or head.startswith(LOCAL_MAGIC) or not any(head):
+    if suffix in TORCH_SUFFIXES or head.startswith(LOCAL_MAGIC) or not any(head):
         return _Content.TORCH_ZIP
     return _Content.FOREIGN
 

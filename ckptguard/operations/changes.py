@@ -1,18 +1,20 @@
 """A verdict binds to the bytes it saw: what was written since the listing is not judged by it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ckptguard.checks.settle import in_motion
+from ckptguard.checks.settle import MAY_SETTLE, in_motion
 from ckptguard.errors import ObjectNotFoundError, StoreError
+from ckptguard.model.checksum import Algorithm, Checksum
 from ckptguard.model.finding import CheckName, Finding, FindingCode, Severity
 from ckptguard.operations.look import Look, metadata_paths
 from ckptguard.operations.reading import Reading
 from ckptguard.scan.faults import changed_finding, store_finding
+from ckptguard.scan.files import ScanSetting, scan_files, whole_file
 from ckptguard.scan.result import FileScan
 from ckptguard.storage.protocol import ObjectStat, Store
 
-_WHY = "the metadata was written meanwhile, so nobody has seen these bytes at rest"
+_WHY = "the metadata was written, or read differently, meanwhile, so this rests on nothing"
 
 
 def only_as_listed(seen: Look, reading: Reading) -> Reading:
@@ -33,6 +35,67 @@ def metadata_changes(seen: Look, store: Store) -> tuple[Finding, ...]:
     """
     changes = (_changed_since(seen, path, store) for path in metadata_paths(seen))
     return tuple(finding for finding in changes if finding is not None)
+
+
+def confirmed_by_name(seen: Look, store: Store) -> tuple[Finding, ...]:
+    """Return the findings of a look, after asking by name for each file that condemns it.
+
+    A listing may lag by more than the settle time. Where a file that it leaves out is
+    there, or one that it shows short is not, the listing proves nothing about any file.
+
+    Args:
+        seen: What was listed, twice.
+        store: Asked, without reading.
+    """
+    suspects = [
+        finding.file
+        for finding in seen.findings
+        if finding.severity is Severity.ERROR and finding.code in MAY_SETTLE and finding.file
+    ]
+    if all(_is_as_listed(seen, path, store) for path in dict.fromkeys(suspects)):
+        return seen.findings
+    return tuple(
+        in_motion(finding, "the store says otherwise when asked for a file by name")
+        if finding.code in MAY_SETTLE
+        else finding
+        for finding in seen.findings
+    )
+
+
+def _is_as_listed(seen: Look, path: str, store: Store) -> bool:
+    listed = seen.listing.files.get(path)
+    try:
+        now = store.stat(seen.listing.in_store(path))
+    except ObjectNotFoundError:
+        return listed is None
+    except StoreError:
+        return False  # nobody knows
+    return listed is not None and is_same(now.length_bytes, now.version, listed)
+
+
+def metadata_rereads(seen: Look, setting: ScanSetting) -> tuple[Finding, ...]:
+    """Hash every metadata file again, past every cache; report what was read differently before.
+
+    Asked for only where something condemns: wrongly read metadata makes sound shards look damaged.
+    """
+    read = {file.path: file for layout in seen.checkpoint.layouts for file in layout.metadata_files}
+    again = scan_files([whole_file(path) for path in read], replace(setting, is_direct=True))
+    return tuple(finding for scan in again for finding in _reread(scan, read[scan.path].checksum))
+
+
+def _reread(scan: FileScan, first: Checksum) -> Iterator[Finding]:
+    yield from scan.findings
+    if scan.checksums and first.algorithm is Algorithm.XXH3_128 and first not in scan.checksums:
+        yield Finding(
+            code=FindingCode.UNSTABLE_READ,
+            check=CheckName.EXISTENCE,
+            severity=Severity.UNKNOWN,
+            is_retryable=True,
+            message=f"{scan.path} reads differently each time; the medium or its path is at fault",
+            file=scan.path,
+            expected=str(first),
+            observed=str(scan.checksums[0]),
+        )
 
 
 def doubted(findings: Sequence[Finding]) -> list[Finding]:
@@ -84,8 +147,6 @@ def _changed_since(seen: Look, path: str, store: Store) -> Finding | None:
 
 
 def has_changed(findings: Sequence[Finding]) -> bool:
-    """Say whether the metadata is known to be another one by now."""
-    return any(
-        finding.code is FindingCode.CHANGED_DURING_CHECK and finding.severity is Severity.UNKNOWN
-        for finding in findings
-    )
+    """Say whether the metadata is another one than was judged by, as far as anybody knows."""
+    codes = {FindingCode.CHANGED_DURING_CHECK, FindingCode.UNSTABLE_READ}
+    return any(finding.code in codes for finding in findings)

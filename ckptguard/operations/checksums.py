@@ -27,13 +27,11 @@ class ConfirmedChecksums:
             were not hashed twice though they should have been.
         doubtful: Files of which nothing is to be compared.
         findings: Of check `content`: why.
-        bytes_read: By the second hashing.
     """
 
     observed: Mapping[str, FileEvidence]
     doubtful: frozenset[str] = frozenset()
     findings: tuple[Finding, ...] = ()
-    bytes_read: int = 0
 
 
 def confirm_checksums(
@@ -65,7 +63,6 @@ def confirm_checksums(
         },
         doubtful=frozenset(doubtful),
         findings=tuple(findings),
-        bytes_read=sum(scan.bytes_read for scan in again),
     )
 
 

@@ -1,7 +1,7 @@
 """Hold a checkpoint against its manifests: the one given, or those that lie beside the shards."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ckptguard.checks.against_manifest import (
     compare_content,
@@ -9,8 +9,10 @@ from ckptguard.checks.against_manifest import (
     compare_listing,
     compare_manifests,
     expected_checksums,
+    in_checkpoint,
     referenced_paths,
 )
+from ckptguard.checks.phrases import some_of
 from ckptguard.checks.provenance import ProvenanceJudgement, judge_provenance, weakest
 from ckptguard.model.checksum import Checksum
 from ckptguard.model.finding import CheckName, Finding
@@ -46,9 +48,14 @@ class Held:
         }
 
     @property
-    def has_save_time_manifest(self) -> bool:
-        """Whether the writer left one: then file times mean nothing more."""
-        return any(manifest.origin is Origin.SAVE for manifest in self.by_folder.values())
+    def saved_paths(self) -> frozenset[str]:
+        """What manifests of the writer itself list: of equal bytes the times mean nothing more."""
+        return frozenset(
+            in_checkpoint(folder, file.path)
+            for folder, manifest in self.by_folder.items()
+            if manifest.origin is Origin.SAVE
+            for file in manifest.files
+        )
 
     @property
     def identity(self) -> Checksum | None:
@@ -63,7 +70,7 @@ def find_manifests(store: Store, seen: Look, given: Manifest | None) -> Held:
     Raises:
         StoreError: A manifest that is listed could not be read.
     """
-    own = manifest_folders(seen.listing)
+    own = [folder for folder in manifest_folders(seen.listing) if _is_about(folder, seen)]
     beside = [load_manifest_beside(store, seen.listing, folder=folder) for folder in own]
     beside += [
         load_integrity(store, seen.listing, folder, step=seen.checkpoint.step or 0)
@@ -78,6 +85,11 @@ def find_manifests(store: Store, seen: Look, given: Manifest | None) -> Held:
         files = [file for found in beside if found.folder == "" for file in found.files]
         findings += compare_manifests(given, manifests[""], other_file=files[0])
     return Held(by_folder={"": given}, findings=tuple(findings))
+
+
+def _is_about(folder: str, seen: Look) -> bool:
+    """Say whether a manifest there is of this checkpoint, and not a copy that somebody put aside."""
+    return not folder or bool(_below(seen.checkpoint.layouts, folder))
 
 
 def hold_structure(held: Held, seen: Look) -> list[Finding]:
@@ -128,14 +140,15 @@ def judge_held(
         )
         for number, (folder, manifest) in enumerate(by_folder.items())
     ]
-    uncovered = set(referenced_paths(seen.checkpoint.layouts)) - set(held.expected)
+    uncovered = sorted(set(referenced_paths(seen.checkpoint.layouts)) - set(held.expected))
     provenance = weakest(judgement.provenance for judgement in judgements)
-    if len(judgements) == 1:
-        return judgements[0]
-    return ProvenanceJudgement(
-        provenance=Provenance.UNPROVEN if uncovered else provenance,
-        result=_united([judgement.result for judgement in judgements]),
-    )
+    result = _united([judgement.result for judgement in judgements])
+    if uncovered and held.by_folder:
+        provenance = Provenance.UNPROVEN
+        if result.status is CheckStatus.PASS:
+            reason = f"no manifest covers {some_of(uncovered)}"
+            result = replace(result, status=CheckStatus.UNKNOWN, reason=reason)
+    return ProvenanceJudgement(provenance=provenance, result=result)
 
 
 def _united(results: Sequence[CheckResult]) -> CheckResult:

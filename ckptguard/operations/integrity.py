@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 import ckptguard
+from ckptguard.checks.against_manifest import in_checkpoint
 from ckptguard.errors import LimitExceededError, ManifestFormatError, UnsupportedFormatError
 from ckptguard.formats.integrity_json import INTEGRITY_NAME, parse_integrity
 from ckptguard.model.finding import Basis, CheckName, Finding, FindingCode, Severity
@@ -21,6 +22,7 @@ from ckptguard.storage.listing import Listing
 from ckptguard.storage.protocol import Store, read_whole
 
 _MAX_BYTES: Final = 64 << 20
+_CONFIG_NAME: Final = "metadata.json"
 _NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -74,9 +76,13 @@ def load_integrity(store: Store, listing: Listing, folder: str, *, step: int) ->
 
 
 def integrity_folders(listing: Listing) -> tuple[str, ...]:
-    """Return the folders of a checkpoint that hold an `integrity.json`."""
-    found = (path for path in listing.files if path.rpartition("/")[2] == INTEGRITY_NAME)
-    return tuple(sorted(path.rpartition("/")[0] for path in found))
+    """Return the folders of a checkpoint that hold Megatron's `integrity.json`.
+
+    The name is a common one; Megatron's stands beside the `metadata.json` that it always
+    writes (`save_config`, megatron-core dist_checkpointing/core.py).
+    """
+    folders = (path.rpartition("/")[0] for path in listing.files if path.rpartition("/")[2] == INTEGRITY_NAME)
+    return tuple(sorted(folder for folder in folders if in_checkpoint(folder, _CONFIG_NAME) in listing.files))
 
 
 def _role(name: str) -> Role:

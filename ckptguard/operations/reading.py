@@ -9,8 +9,9 @@ from ckptguard.canary.job import CanaryJob
 from ckptguard.canary.outcome import CanaryOutcome, Ending
 from ckptguard.canary.spawn import run_canary
 from ckptguard.clock import Clock
+from ckptguard.errors import CanaryError
 from ckptguard.model.checksum import Algorithm
-from ckptguard.model.finding import Basis, CheckName, Finding, FindingCode, Severity
+from ckptguard.model.finding import CheckName, Finding, FindingCode, Severity
 from ckptguard.model.layout import Encoding, Shard
 from ckptguard.model.policy import Depth, Policy
 from ckptguard.operations.look import Look
@@ -30,7 +31,7 @@ class Reading:
     Args:
         scans: Every file that was read, by path.
         outcome: How the canary ended; None where none was asked for.
-        findings: Of check `load`: what became of the canary.
+        findings: What became of the canary (check `load`), and of files that are in no scan.
         seconds: Time of reading alone: starts, imports and parsing of metadata left out.
     """
 
@@ -61,7 +62,7 @@ class Bytes:
     progress: ProgressListener | None
 
 
-def read_bytes(seen: Look, shards: Sequence[Shard], others: Iterable[str], source: Bytes) -> Reading:
+def read_bytes(seen: Look, shards: Sequence[Shard], others: Iterable[Shard], source: Bytes) -> Reading:
     """Read shards and other files, each byte once; load what can be loaded, if asked.
 
     A canary that dies is an outcome: what it has not read to its end is read here, without it.
@@ -69,7 +70,7 @@ def read_bytes(seen: Look, shards: Sequence[Shard], others: Iterable[str], sourc
     Args:
         seen: The checkpoint.
         shards: Those whose files exist.
-        others: Paths of further files to hash.
+        others: Further files to hash, and to verify where their encoding is known.
         source: Where and how.
     """
     policy = source.policy
@@ -79,7 +80,7 @@ def read_bytes(seen: Look, shards: Sequence[Shard], others: Iterable[str], sourc
     outcome, findings = _load(seen, shards, source) if wants_load else (None, ())
     scans = dict(outcome.scans) if outcome is not None else {}
     rest = [shard for shard in shards if shard.path not in scans]
-    rest += [_opaque(path, seen) for path in others if path not in scans]
+    rest += [shard for shard in others if shard.path not in scans]
     started = source.clock.monotonic_s()
     scans |= {scan.path: scan for scan in scan_files(rest, scan_setting(seen, rest, source))}
     scan_seconds = source.clock.monotonic_s() - started if rest else 0.0
@@ -128,13 +129,13 @@ def outcome_findings(outcome: CanaryOutcome, *, who: str) -> tuple[Finding, ...]
     code = codes.get(outcome.ending)
     if code is None:
         return ()
-    is_refusal = outcome.ending is Ending.LOAD_FAILED and who.startswith("stock") and outcome.is_about_bytes
+    # Stock is asked only about bytes that were proven, and it fails on some good ones (quantised tensors).
+    is_refusal = outcome.ending is Ending.LOAD_FAILED and outcome.is_about_bytes
     return (
         Finding(
             code=code,
             check=CheckName.LOAD,
-            severity=Severity.ERROR if is_refusal else Severity.UNKNOWN,
-            basis=Basis.DAMAGE if is_refusal else None,
+            severity=Severity.UNKNOWN,
             message=f"{who} did not finish: {outcome.reason}",
             observed=outcome.output_tail or None,
             is_retryable=not is_refusal,
@@ -161,6 +162,13 @@ def _not_loaded(shards: Sequence[Shard], outcome: CanaryOutcome) -> tuple[Findin
 
 
 def _run(job: CanaryJob, seen: Look, source: Bytes) -> CanaryOutcome:
+    try:
+        return _in_child(job, seen, source)
+    except CanaryError as error:
+        return CanaryOutcome(ending=Ending.CRASHED, reason=str(error))
+
+
+def _in_child(job: CanaryJob, seen: Look, source: Bytes) -> CanaryOutcome:
     bytes_total = sum(stat.length_bytes for stat in seen.listing.files.values())
     shards = [shard for layout in seen.checkpoint.layouts for shard in layout.shards]
     return run_canary(
@@ -224,8 +232,3 @@ def scan_setting(seen: Look, shards: Sequence[Shard], source: Bytes) -> ScanSett
             source.progress, phase="reading", bytes_total=sum(lengths), files_total=len(shards)
         ),
     )
-
-
-def _opaque(path: str, seen: Look) -> Shard:
-    length_bytes = seen.listing.files[path].length_bytes
-    return Shard(path=path, encoding=Encoding.OPAQUE, items=(), min_length_bytes=length_bytes)

@@ -6,6 +6,8 @@ from dataclasses import replace
 from ckptguard.canary.outcome import Ending
 from ckptguard.checks.globals import check_object_globals
 from ckptguard.checks.numerics import check_numerics
+from ckptguard.checks.phrases import some_of
+from ckptguard.formats.checkpoint import distinct_shards
 from ckptguard.formats.denied_globals import is_denied
 from ckptguard.model.finding import CheckName, Finding, FindingCode, Severity
 from ckptguard.model.layout import Encoding, Layout, Shard
@@ -66,6 +68,7 @@ def content_result(
     content = [
         *of_check(findings, CheckName.CONTENT),
         *(finding for scan in reading.scans.values() for finding in scan.findings if _is_content(finding)),
+        *(finding for finding in reading.findings if _is_content(finding)),
         *of_check(check_object_globals(objects, is_denied=is_denied, policy=policy), CheckName.CONTENT),
         *_format_limits(seen.checkpoint.layouts, reading.scans, proven),
     ]
@@ -80,7 +83,8 @@ def content_result(
         seconds=reading.seconds,
         bytes_read=sum(scan.bytes_read for scan in reading.scans.values()),
     )
-    return _never_pass_unread(result, _unread(seen.checkpoint.layouts, reading.scans))
+    result = _never_pass_unread(result, _unread(seen.checkpoint.layouts, reading.scans))
+    return result if _has_metadata(seen) else _nothing_to_judge(result)
 
 
 def load_result(seen: Look, reading: Reading, findings: Sequence[Finding], *, policy: Policy) -> CheckResult:
@@ -90,11 +94,38 @@ def load_result(seen: Look, reading: Reading, findings: Sequence[Finding], *, po
     loads = [finding for scan in reading.scans.values() for finding in scan.findings if _is_load(finding)]
     result = conclude(
         CheckName.LOAD,
-        [*of_check(findings, CheckName.LOAD), *reading.findings, *loads],
+        [*of_check((*findings, *reading.findings), CheckName.LOAD), *loads],
         counts={"items": sum(scan.items_loaded for scan in reading.scans.values())},
         seconds=reading.seconds if reading.outcome is not None else 0.0,
     )
-    return _never_pass_unloaded(result, seen.checkpoint.layouts, reading)
+    result = _never_pass_unloaded(result, seen.checkpoint.layouts, reading)
+    return result if _has_metadata(seen) else _nothing_to_judge(result)
+
+
+def unbuilt_classes(seen: Look, reading: Reading, *, policy: Policy) -> tuple[str, ...]:
+    """Return the classes that objects in shards need and that nobody vouched for, sorted."""
+    shards = {shard.path for layout in seen.checkpoint.layouts for shard in layout.shards}
+    objects = (scan.object_globals.values() for path, scan in reading.scans.items() if path in shards)
+    names = {name for needed in objects for names in needed for name in names}
+    return tuple(sorted(names - policy.allowed_globals))
+
+
+def with_stock(result: CheckResult, findings: Sequence[Finding], *, unbuilt: Sequence[str]) -> CheckResult:
+    """Conclude check 5 after `--load stock`.
+
+    Args:
+        result: What our own load gave.
+        findings: What stock gave.
+        unbuilt: Classes for whose sake stock was not run: it would have built them.
+    """
+    if unbuilt:
+        reason = f"stock torch was not run: it would build {some_of(unbuilt)}; vouch with --allow-global"
+        return replace(result, status=CheckStatus.UNKNOWN, reason=reason)
+    if not findings:
+        return result
+    return conclude(
+        CheckName.LOAD, [*result.findings, *findings], counts=result.counts, seconds=result.seconds
+    )
 
 
 def numerics_result(
@@ -135,10 +166,16 @@ def _is_load(finding: Finding) -> bool:
     return finding.check is CheckName.LOAD
 
 
+def _has_metadata(seen: Look) -> bool:
+    """Say whether anything is known of what should be read; else reading nothing proves nothing."""
+    layouts = seen.checkpoint.layouts
+    return any(layout.metadata_files or layout.shards for layout in layouts)
+
+
 def _nothing_to_judge(result: CheckResult) -> CheckResult:
     if result.status is not CheckStatus.PASS:
         return result
-    return replace(result, status=CheckStatus.UNKNOWN, reason="no checkpoint was recognised")
+    return replace(result, status=CheckStatus.UNKNOWN, reason="no metadata says what to read")
 
 
 def _widest(one: TensorNumerics, other: TensorNumerics) -> TensorNumerics:
@@ -156,8 +193,13 @@ def _widest(one: TensorNumerics, other: TensorNumerics) -> TensorNumerics:
 
 
 def _unread(layouts: Sequence[Layout], scans: Mapping[str, FileScan]) -> list[str]:
-    wanted = {shard.path for layout in layouts for shard in layout.shards}
-    return sorted(path for path in wanted if path not in scans or not scans[path].checksums)
+    return sorted(
+        shard.path for shard in distinct_shards(layouts) if not _is_read(shard, scans.get(shard.path))
+    )
+
+
+def _is_read(shard: Shard, scan: FileScan | None) -> bool:
+    return scan is not None and bool(scan.checksums) and scan.items == len(shard.items)
 
 
 def _never_pass_unread(result: CheckResult, unread: Sequence[str]) -> CheckResult:
@@ -171,13 +213,8 @@ def _never_pass_unread(result: CheckResult, unread: Sequence[str]) -> CheckResul
 def _never_pass_unloaded(result: CheckResult, layouts: Sequence[Layout], reading: Reading) -> CheckResult:
     if result.status is not CheckStatus.PASS:
         return result
-    wanted = {
-        (shard.path, item.offset, item.fqn)
-        for layout in layouts
-        for shard in layout.shards
-        for item in shard.items
-    }
-    missing = len(wanted) - sum(scan.items_loaded for scan in reading.scans.values())
+    wanted = sum(len(shard.items) for shard in distinct_shards(layouts))
+    missing = wanted - sum(scan.items_loaded for scan in reading.scans.values())
     if missing == 0:
         return result
     damaged = any(

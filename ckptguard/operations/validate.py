@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import ckptguard
+from ckptguard.checks.against_manifest import referenced_paths
 from ckptguard.checks.globals import check_metadata_globals
 from ckptguard.checks.profile import check_profile
 from ckptguard.checks.reader import check_reader
@@ -20,16 +21,18 @@ from ckptguard.formats.denied_globals import is_denied
 from ckptguard.formats.discover import discover
 from ckptguard.model.checksum import Checksum
 from ckptguard.model.finding import CheckName, Finding, FindingCode, Severity
-from ckptguard.model.layout import Layout
+from ckptguard.model.layout import Layout, Shard
 from ckptguard.model.manifest import Manifest
 from ckptguard.model.policy import Depth, Policy, Reader
 from ckptguard.model.report import FileEvidence, Report
-from ckptguard.model.verdict import CheckResult, Verdict, derive_judgement, skipped
+from ckptguard.model.verdict import Assurance, CheckResult, derive_judgement, skipped
 from ckptguard.operations.changes import (
+    confirmed_by_name,
     doubted,
     doubted_reading,
     has_changed,
     metadata_changes,
+    metadata_rereads,
     only_as_listed,
 )
 from ckptguard.operations.checksums import ConfirmedChecksums, confirm_checksums
@@ -44,8 +47,12 @@ from ckptguard.operations.results import (
     numerics_result,
     of_check,
     structure_results,
+    unbuilt_classes,
+    with_stock,
 )
+from ckptguard.operations.sidecars import files_of, sidecar_zips
 from ckptguard.scan.faults import store_finding
+from ckptguard.scan.files import whole_file
 from ckptguard.scan.progress import ProgressListener
 from ckptguard.storage.caching import CachingStore
 from ckptguard.storage.fresh import FreshStore
@@ -177,7 +184,7 @@ class _Validation:
         seen = self._look()
         self._bytes_of_first_look += self._store.bytes_read
         self._store = CachingStore(place.store, self._store.blobs)
-        return seen
+        return replace(seen, findings=confirmed_by_name(seen, self._store))
 
     def _judge(self, seen: Look, held: Held) -> Report:
         seconds = self._asked.clock.monotonic_s() - self._started
@@ -186,16 +193,18 @@ class _Validation:
         reading = only_as_listed(seen, self._read(seen, held, source))
         confirmed = self._confirmed(seen, held, reading, source)
         observed = confirmed.observed
-        changes = metadata_changes(seen, self._store)
         findings = [
             *seen.findings,
             *confirmed.findings,
             *self._content_findings(held, confirmed),
             *self._reader_findings(seen.checkpoint.layouts, reading),
         ]
+        changes = self._changes(seen, reading, findings, source)
         if has_changed(changes):
             reading, findings = doubted_reading(reading), doubted(findings)
         findings += changes
+        proven = _proven(held, observed)
+        findings += self._time_findings(seen, proven & held.saved_paths)
         provenance = judge_held(
             held,
             seen,
@@ -204,7 +213,6 @@ class _Validation:
             doubts=of_check(findings, CheckName.PROVENANCE),
         )
         numerics = merge_numerics(reading.scans.values())
-        proven = _proven(held, observed)
         results = [
             *structure_results(seen, findings, seconds=seconds, bytes_read=metadata_bytes),
             content_result(seen, reading, findings, policy=self._policy, proven=proven),
@@ -213,7 +221,7 @@ class _Validation:
             numerics_result(numerics, reading, policy=self._policy),
             skipped(CheckName.PROBE, "no probe was asked for"),
         ]
-        results = self._stock(seen, results, source)
+        results = self._stock(seen, reading, results, source)
         shards = distinct_shards(seen.checkpoint.layouts)
         return Report(
             target=self._asked.place.target,
@@ -229,9 +237,7 @@ class _Validation:
             num_items=sum(len(shard.items) for shard in shards),
             num_tensors=sum(len(layout.tensors) for layout in seen.checkpoint.layouts),
             bytes_total=sum(stat.length_bytes for stat in seen.listing.files.values()),
-            bytes_read=metadata_bytes
-            + confirmed.bytes_read
-            + sum(scan.bytes_read for scan in reading.scans.values()),
+            bytes_read=self._bytes_of_first_look + self._store.bytes_read + _bytes_of_canary(reading),
             step=seen.checkpoint.step,
             steps=seen.checkpoint.steps,
             files=tuple(observed[path] for path in sorted(observed)),
@@ -243,42 +249,68 @@ class _Validation:
 
     def _structure_findings(self, seen: Look, held: Held) -> list[Finding]:
         layouts, policy = seen.checkpoint.layouts, self._policy
-        findings = [
+        return [
             *check_metadata_globals(
                 layouts,
                 is_denied=is_denied,
                 is_known=KNOWN_GLOBALS.__contains__,
                 allowed_globals=policy.allowed_globals,
             ),
-            *check_profile(layouts, policy.required_fqns),
+            *check_profile(layouts, policy.required_fqns, files=files_of(layouts, seen.listing.files)),
             *hold_structure(held, seen),
         ]
-        if not held.has_save_time_manifest:
-            findings += check_times(layouts, seen.listing, policy)
-        return findings
+
+    def _time_findings(self, seen: Look, vouched: frozenset[str]) -> tuple[Finding, ...]:
+        """Look at the times of parts whose bytes no save-time manifest proves (design §3)."""
+        layouts = seen.checkpoint.layouts
+        parts = {layout.part for layout in layouts if not vouched.issuperset(referenced_paths([layout]))}
+        unproven = [layout for layout in layouts if layout.part in parts]
+        return check_times(unproven, seen.listing, self._policy)
 
     def _read(self, seen: Look, held: Held, source: Bytes) -> Reading:
+        if self._policy.depth is Depth.STRUCTURE:
+            return Reading()
         shards = [
             shard for shard in distinct_shards(seen.checkpoint.layouts) if shard.path in seen.listing.files
         ]
+        sidecars, findings = self._sidecars(seen)
         hashed = {
             file.path: file.checksum.algorithm
             for layout in seen.checkpoint.layouts
             for file in layout.metadata_files
         }
-        read = {shard.path for shard in shards}
+        read = {shard.path for shard in (*shards, *sidecars)}
         others = [
-            path
+            whole_file(path)
             for path, checksum in held.expected.items()
             if path in seen.listing.files and path not in read and hashed.get(path) is not checksum.algorithm
         ]
-        return read_bytes(seen, shards, others, source)
+        reading = read_bytes(seen, shards, [*sidecars, *others], source)
+        return replace(reading, findings=(*reading.findings, *findings))
+
+    def _sidecars(self, seen: Look) -> tuple[tuple[Shard, ...], tuple[Finding, ...]]:
+        try:
+            return sidecar_zips(seen, self._store, required=self._policy.required_fqns), ()
+        except StoreError as error:
+            return (), (store_finding(error, file=error.key),)
 
     def _confirmed(self, seen: Look, held: Held, reading: Reading, source: Bytes) -> ConfirmedChecksums:
         observed = _evidence(seen, reading, held)
         if self._policy.depth is Depth.STRUCTURE:
             return ConfirmedChecksums(observed=observed)
         return confirm_checksums(held.expected, observed, seen.listing.files, scan_setting(seen, (), source))
+
+    def _changes(
+        self, seen: Look, reading: Reading, findings: Sequence[Finding], source: Bytes
+    ) -> tuple[Finding, ...]:
+        """See that the metadata is still what the shards were judged by."""
+        of_files = [finding for scan in reading.scans.values() for finding in scan.findings]
+        is_condemned = any(
+            finding.severity is Severity.ERROR
+            for finding in (*of_check(findings, CheckName.CONTENT), *of_files)
+        )
+        rereads = metadata_rereads(seen, scan_setting(seen, (), source)) if is_condemned else ()
+        return (*metadata_changes(seen, self._store), *rereads)
 
     def _content_findings(self, held: Held, confirmed: ConfirmedChecksums) -> list[Finding]:
         if self._policy.depth is Depth.STRUCTURE:
@@ -303,18 +335,19 @@ class _Validation:
         reader = self._policy.reader or _canary_as_reader(reading)
         return check_reader(layouts, reader=reader, has_module=_has_module)
 
-    def _stock(self, seen: Look, results: list[CheckResult], source: Bytes) -> list[CheckResult]:
-        """Let stock torch load too, if asked, once nothing speaks against the bytes."""
-        judgement = derive_judgement(results)
+    def _stock(
+        self, seen: Look, reading: Reading, results: list[CheckResult], source: Bytes
+    ) -> list[CheckResult]:
+        """Let stock torch load too, if asked: it unpickles, so only what is `loaded`, and all known."""
         if not self._policy.is_stock_load or self._policy.depth is not Depth.LOAD:
             return results
-        if judgement.verdict is not Verdict.VALID:
+        assurance = derive_judgement(results).assurance
+        if assurance is None or assurance.rank < Assurance.LOADED.rank:
             return results
-        findings = load_by_stock(seen, source)
+        unbuilt = unbuilt_classes(seen, reading, policy=self._policy)
+        findings = load_by_stock(seen, source) if not unbuilt else ()
         return [
-            replace(load_result(seen, Reading(findings=findings), (), policy=self._policy))
-            if result.name is CheckName.LOAD and findings
-            else result
+            with_stock(result, findings, unbuilt=unbuilt) if result.name is CheckName.LOAD else result
             for result in results
         ]
 
@@ -392,6 +425,11 @@ def _comparable(observed: Sequence[Checksum], expected: Checksum | None) -> Chec
     return observed[0] if observed else None
 
 
+def _bytes_of_canary(reading: Reading) -> int:
+    scans = reading.outcome.scans.values() if reading.outcome is not None else ()
+    return sum(scan.bytes_read for scan in scans)
+
+
 def _intact(reading: Reading) -> frozenset[str]:
     """Files whose own CRCs hold: another checksum there means another save, not damage."""
     return frozenset(
@@ -425,7 +463,10 @@ def _major_minor(version: str | None) -> tuple[int, int] | None:
 
 
 def _has_module(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None
+    try:
+        return name != "__main__" and importlib.util.find_spec(name) is not None
+    except ValueError:  # no name that a module can have
+        return False
 
 
 def _versions(reading: Reading) -> dict[str, str]:

@@ -2,16 +2,17 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from typing import Final
 
-from ckptguard.errors import StoreError
+from ckptguard.errors import StoreError, StoreUnavailableError
 from ckptguard.formats.protocol import ItemReport, Problem
 from ckptguard.formats.torch_zip_template import TemplateCache
 from ckptguard.model.checksum import Algorithm
 from ckptguard.model.finding import Finding, FindingCode
-from ckptguard.model.layout import Encoding, Item, Shard
+from ckptguard.model.layout import Encoding, Shard
 from ckptguard.model.policy import Limits
 from ckptguard.scan.faults import changed_finding, confirm, pieces_of, store_finding
 from ckptguard.scan.items import verify_item
@@ -20,6 +21,13 @@ from ckptguard.scan.result import FileScan
 from ckptguard.scan.shard import ShardPass, ShardTally
 from ckptguard.scan.sink import NullSink, PayloadSink
 from ckptguard.storage.protocol import ObjectStat, RangeReader, Store
+
+MAX_UNAVAILABLE_FILES: Final = 3
+"""Files in a row that a store may fail to deliver before it is not asked for more."""
+
+_TOO_MANY_READS: Final = Problem(
+    FindingCode.LIMIT_EXCEEDED, "overlapping items ask for more reads than the file is long"
+)
 
 SinkFactory = Callable[[Shard], PayloadSink]
 
@@ -56,25 +64,50 @@ def whole_file(path: str) -> Shard:
     return Shard(path=path, encoding=Encoding.OPAQUE, items=(), min_length_bytes=0)
 
 
+class _Patience:
+    """Counts files in a row that the store did not deliver; any thread.
+
+    Each of them has cost all attempts of a retry policy. When the store is gone, a
+    thousand shards shall not wait for it one after another.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._failures_in_a_row = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self._failures_in_a_row >= MAX_UNAVAILABLE_FILES
+
+    def learn(self, scan: FileScan) -> None:
+        is_failure = any(finding.code is FindingCode.STORE_UNAVAILABLE for finding in scan.findings)
+        with self._lock:
+            self._failures_in_a_row = self._failures_in_a_row + 1 if is_failure else 0
+
+
 def scan_files(
     shards: Sequence[Shard], setting: ScanSetting, *, new_sink: SinkFactory = lambda _: NullSink()
 ) -> Iterator[FileScan]:
     """Yield a result per shard, as each is done. Store trouble is a finding of that file.
+
+    After MAX_UNAVAILABLE_FILES in a row that were not delivered the rest is not asked for,
+    and each gets the same finding.
 
     Args:
         shards: Largest first reads best.
         setting: What they share.
         new_sink: Makes the sink of a shard; it is used by one thread.
     """
+    patience = _Patience()
     if setting.jobs == 1 or len(shards) == 1:
         templates = TemplateCache()
         for shard in shards:
-            yield scan_file(shard, setting, sink=new_sink(shard), templates=templates)
+            yield _scan_patiently(shard, setting, new_sink, templates, patience)
         return
     of_thread = threading.local()
     with ThreadPoolExecutor(setting.jobs, thread_name_prefix="ckptguard-scan") as pool:
         futures = [
-            pool.submit(_in_thread, of_thread, shard, setting, new_sink)
+            pool.submit(_in_thread, of_thread, shard, setting, new_sink, patience)
             for shard in sorted(shards, key=lambda shard: -shard.min_length_bytes)
         ]
         try:
@@ -85,11 +118,34 @@ def scan_files(
 
 
 def _in_thread(
-    of_thread: threading.local, shard: Shard, setting: ScanSetting, new_sink: SinkFactory
+    of_thread: threading.local,
+    shard: Shard,
+    setting: ScanSetting,
+    new_sink: SinkFactory,
+    patience: _Patience,
 ) -> FileScan:
     if not hasattr(of_thread, "templates"):
         of_thread.templates = TemplateCache()
-    return scan_file(shard, setting, sink=new_sink(shard), templates=of_thread.templates)
+    return _scan_patiently(shard, setting, new_sink, of_thread.templates, patience)
+
+
+def _scan_patiently(
+    shard: Shard,
+    setting: ScanSetting,
+    new_sink: SinkFactory,
+    templates: TemplateCache,
+    patience: _Patience,
+) -> FileScan:
+    if patience.is_over:
+        return _undelivered(shard, StoreUnavailableError("not asked for: the store does not answer"), setting)
+    scan = scan_file(shard, setting, sink=new_sink(shard), templates=templates)
+    patience.learn(scan)
+    return scan
+
+
+def _undelivered(shard: Shard, error: StoreError, setting: ScanSetting) -> FileScan:
+    setting.meter.finish_file(shard.path, findings=1)
+    return FileScan(path=shard.path, length_bytes=0, findings=(store_finding(error, file=shard.path),))
 
 
 def scan_file(shard: Shard, setting: ScanSetting, *, sink: PayloadSink, templates: TemplateCache) -> FileScan:
@@ -108,13 +164,12 @@ def scan_file(shard: Shard, setting: ScanSetting, *, sink: PayloadSink, template
                 templates=templates,
                 setting=setting,
             ).run()
-            tally.suspects += _overlapping(reader, tally, setting.limits)
+            _verify_overlapping(reader, shard, tally, setting.limits)
         findings, reread_bytes = _confirmed(shard, tally, setting)
         changes = _changes(shard, before, setting.store.stat(path))
         findings = changes or [*findings, *sink.findings()]
     except StoreError as error:
-        setting.meter.finish_file(shard.path, findings=1)
-        return FileScan(path=shard.path, length_bytes=0, findings=(store_finding(error, file=shard.path),))
+        return _undelivered(shard, error, setting)
     setting.meter.finish_file(shard.path, findings=len(findings))
     return FileScan(
         path=shard.path,
@@ -140,22 +195,20 @@ def _confirmed(shard: Shard, tally: ShardTally, setting: ScanSetting) -> tuple[l
     return confirm(setting.store, path, shard, tally.suspects, limits=setting.limits)
 
 
-def _overlapping(reader: RangeReader, tally: ShardTally, limits: Limits) -> Iterable[tuple[Item, ItemReport]]:
+def _verify_overlapping(reader: RangeReader, shard: Shard, tally: ShardTally, limits: Limits) -> None:
     """Verify items that overlap others by reading them again, at most once the file's length in all."""
     budget = tally.bytes_read
     for item in tally.overlapping:
         budget -= item.length_bytes
         if budget < 0:
-            problem = Problem(
-                FindingCode.LIMIT_EXCEEDED, "overlapping items ask for more reads than the file is long"
-            )
-            yield item, ItemReport(problems=(problem,))
-            continue
-        report = verify_item(item, pieces_of(reader, item), limits=limits)
-        tally.bytes_read += item.length_bytes
-        tally.items += 1
-        if report.problems:
-            yield item, report
+            tally.suspects.append((item, ItemReport(problems=(_TOO_MANY_READS,))))
+        elif shard.encoding is Encoding.SAFETENSORS:
+            tally.items += 1
+            tally.items_unproven += 1
+        else:
+            pieces = pieces_of(reader, item)
+            tally.count(item, verify_item(item, pieces, limits=limits, encoding=shard.encoding))
+            tally.bytes_read += item.length_bytes
 
 
 def _changes(shard: Shard, before: ObjectStat, after: ObjectStat) -> list[Finding]:

@@ -7,7 +7,7 @@ from typing import IO, Final, cast
 
 from ckptguard.errors import LimitExceededError, UnsupportedFormatError
 from ckptguard.formats.protocol import ItemReport, Problem, StoredTensor
-from ckptguard.formats.torch_item_pickle import compare_with_metadata, dtype_bits
+from ckptguard.formats.torch_item_pickle import HARMLESS_GLOBALS, compare_with_metadata, dtype_bits
 from ckptguard.formats.torch_zip import ZipVerifier
 from ckptguard.model.finding import FindingCode
 from ckptguard.model.layout import Encoding, Item, ItemKind
@@ -107,6 +107,16 @@ def _tensor_bytes(item: Item) -> int:
 def _held_against_metadata(item: Item, report: ItemReport) -> ItemReport:
     if item.kind is not ItemKind.TENSOR or report.problems:
         return report
+    foreign = sorted(report.globals - HARMLESS_GLOBALS)
+    if report.tensor is None and foreign:
+        # A tensor subclass is one object of many storages (torchao, TransformerEngine): not damage.
+        problem = Problem(
+            FindingCode.OBJECT_NOT_BUILT,
+            f"the tensor was not built, because it needs {foreign[0]}",
+            expected="a plain tensor",
+            observed=foreign[0],
+        )
+        return replace(report, problems=(problem,))
     if report.tensor is None:
         problem = Problem(
             FindingCode.DTYPE_MISMATCH,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from ckptguard.model.checksum import Checksum, parse_checksum
 from ckptguard.model.finding import Basis, CheckName, Finding, FindingCode, Severity
@@ -51,7 +51,11 @@ def scan_to_json(scan: FileScan) -> dict[str, Any]:
         "checksums": [str(checksum) for checksum in scan.checksums],
         "findings": [asdict(finding) for finding in scan.findings],
         "object_globals": {fqn: list(names) for fqn, names in scan.object_globals.items()},
-        "numerics": {fqn: asdict(numerics) for fqn, numerics in scan.numerics.items()},
+        # Plain lists: asdict copies deeply, 20 times slower, and there is one of these per tensor.
+        "numerics": {
+            fqn: [part.minimum, part.maximum, part.is_finite, part.is_zero, part.is_denormal]
+            for fqn, part in scan.numerics.items()
+        },
     }
 
 
@@ -62,11 +66,23 @@ def scan_from_json(value: Mapping[str, Any]) -> FileScan:
         KeyError, ValueError, TypeError: It was not made by `scan_to_json`.
     """
     return FileScan(
-        **{name: value[name] for name in _PLAIN},
+        **{name: _of_kind(kind, value[name], name) for name, kind in _PLAIN.items()},
         checksums=tuple(parse_checksum(text) for text in value["checksums"]),
         findings=tuple(finding_from_json(finding) for finding in value["findings"]),
         object_globals={fqn: tuple(names) for fqn, names in value["object_globals"].items()},
-        numerics={fqn: TensorNumerics(**numerics) for fqn, numerics in value["numerics"].items()},
+        numerics={fqn: _numerics_from_json(*parts) for fqn, parts in value["numerics"].items()},
+    )
+
+
+def _numerics_from_json(
+    minimum: float, maximum: float, is_finite: object, is_zero: object, is_denormal: object
+) -> TensorNumerics:
+    return TensorNumerics(
+        minimum=float(minimum),
+        maximum=float(maximum),
+        is_finite=bool(is_finite),
+        is_zero=bool(is_zero),
+        is_denormal=bool(is_denormal),
     )
 
 
@@ -86,14 +102,22 @@ def finding_from_json(value: Mapping[str, Any]) -> Finding:
     )
 
 
-_PLAIN = (
-    "path",
-    "length_bytes",
-    "items",
-    "items_without_crc",
-    "items_unproven",
-    "items_loaded",
-    "records",
-    "bytes_read",
-    "version",
-)
+_PLAIN: Final[Mapping[str, tuple[type, ...]]] = {
+    "path": (str,),
+    "length_bytes": (int,),
+    "items": (int,),
+    "items_without_crc": (int,),
+    "items_unproven": (int,),
+    "items_loaded": (int,),
+    "records": (int,),
+    "bytes_read": (int,),
+    "version": (str, type(None)),
+}
+"""Fields whose JSON form is their own, and their types."""
+
+
+def _of_kind(kind: tuple[type, ...], value: object, name: str) -> Any:  # noqa: ANN401 - any of them
+    if type(value) in kind:
+        return value
+    msg = f"{name} is a {type(value).__name__}"
+    raise TypeError(msg)

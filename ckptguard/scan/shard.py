@@ -35,6 +35,18 @@ class ShardTally:
     bytes_read: int = 0
     overlapping: list[Item] = field(default_factory=list)
 
+    def count(self, item: Item, report: ItemReport) -> None:
+        """Add what verifying one item found; of several slices of one name every global counts."""
+        self.items += 1
+        self.records += report.records
+        self.items_without_crc += report.crc is CrcState.ABSENT
+        unusual = report.globals - HARMLESS_GLOBALS
+        if unusual:
+            known = self.object_globals.get(item.fqn, ())
+            self.object_globals[item.fqn] = tuple(sorted(unusual.union(known)))
+        if report.problems:
+            self.suspects.append((item, report))
+
 
 class PassSetting(Protocol):
     """What the passes over all files of a scan share."""
@@ -143,7 +155,7 @@ class ShardPass:
             self._tally.items_unproven += 1
             self._sink.whole(item, raw_tensor(item), view)
             return
-        proven = self._templates.verify(view, item)
+        proven = self._templates.verify(view, item) if _may_be_plain(item) else None
         if proven is None:
             self._unlearned_item(item, view)
             return
@@ -153,11 +165,11 @@ class ShardPass:
 
     def _unlearned_item(self, item: Item, view: memoryview) -> None:
         """Verify by the generic path; a sound plain tensor teaches the template for its kind."""
-        if item.transforms or item.kind is ItemKind.BYTES:
+        if not _may_be_plain(item):
             self._zip_item(item, [view], held=view)
             return
         report = verify_item(item, [view], limits=self._limits)
-        self._count(item, report)
+        self._tally.count(item, report)
         if report.tensor is not None and not report.problems:
             payload = self._templates.learn(view, item, report)
             self._sink.whole(item, report.tensor, payload)
@@ -182,18 +194,13 @@ class ShardPass:
         report = verify_item(
             item, pieces, limits=self._limits, encoding=self._shard.encoding, sink=self._sink
         )
-        self._count(item, report)
+        self._tally.count(item, report)
         if item.kind is ItemKind.TENSOR:
             self._sink.end(item, None if report.problems else report.tensor)
         elif not report.problems:
             self._sink.whole_object(item, held)
 
-    def _count(self, item: Item, report: ItemReport) -> None:
-        self._tally.items += 1
-        self._tally.records += report.records
-        self._tally.items_without_crc += report.crc is CrcState.ABSENT
-        unusual = report.globals - HARMLESS_GLOBALS
-        if unusual:
-            self._tally.object_globals[item.fqn] = tuple(sorted(unusual))
-        if report.problems:
-            self._tally.suspects.append((item, report))
+
+def _may_be_plain(item: Item) -> bool:
+    """Say whether these bytes should be those of a bare tensor item, for which there are templates."""
+    return item.kind is ItemKind.TENSOR and not item.transforms

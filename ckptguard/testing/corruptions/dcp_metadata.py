@@ -217,8 +217,8 @@ DCP_METADATA: Final[tuple[Case, ...]] = (
     _edited("dtype", _cast, invalid(Code.DTYPE_MISMATCH, fqn="model.bias"), source="B19"),
     _edited("shape_smaller", partial(_resize_bias, size=16), _RESIZED, source="B18"),
     _edited("shape_larger", partial(_resize_bias, size=64), _RESIZED, source="B18"),
-    _edited("orphan", _orphan, valid(Code.ORPHAN_ITEM, Code.ITEM_OVERLAP), source="M4: stock ignores it"),
-    _edited("tensor_forgotten", _forget_tensor, valid(Code.ORPHAN_ITEM), source="B20, M4"),
+    _edited("orphan", _orphan, invalid(Code.ORPHAN_ITEM, Code.ITEM_OVERLAP), source="M4"),
+    _edited("tensor_forgotten", _forget_tensor, invalid(Code.ORPHAN_ITEM), source="facts c: Missing key"),
     _edited("limit_swapped_entries", _swap_entries, valid(), source="M5: no trace in bare files"),
     Case(
         name="dcp/more_items_than_allowed",

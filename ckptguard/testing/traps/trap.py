@@ -32,7 +32,7 @@ def trap(
     )
 
 
-def corpus_trap(name: str, base: str, expected: Expectation, *, policy: Policy = WITHOUT_WAITING) -> Case:
+def corpus_trap(name: str, base: str, expected: Expectation) -> Case:
     """Return a trap that is a checkpoint of the corpus, by a writer that is not installed here."""
     return Case(
         name=name,

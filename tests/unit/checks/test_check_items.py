@@ -59,10 +59,10 @@ def test_an_orphan_in_a_declared_tensor_is_an_error_and_names_its_file() -> None
     assert (finding.file, finding.offset, finding.length_bytes) == ("__0_0.distcp", 100, 50)
 
 
-def test_an_orphan_of_an_undeclared_name_is_a_warning() -> None:
+def test_an_orphan_of_an_undeclared_name_is_an_error_too() -> None:
     orphan = _item("optim.w", 100, 50)
     (finding,) = check_coverage([Layout(format="dcp", tensors=(TENSOR,), orphan_items=(orphan,))])
-    assert (finding.code, finding.severity) == (FindingCode.ORPHAN_ITEM, Severity.WARNING)
+    assert (finding.code, finding.severity) == (FindingCode.ORPHAN_ITEM, Severity.ERROR)
 
 
 def test_items_that_share_bytes_are_a_warning() -> None:
