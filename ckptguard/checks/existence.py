@@ -7,7 +7,7 @@ those findings are in `Layout.findings`.
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -20,6 +20,7 @@ from ckptguard.storage.listing import Listing
 _RANK_FILE: Final = re.compile(r"__(\d{1,9})_\d{1,9}\.distcp")
 """`__{rank}_{count}.distcp` (DEFAULT_SUFFIX and `_write_data`, torch 2.13, checkpoint/filesystem.py)."""
 _RANK_METADATA: Final = re.compile(r"__(\d{1,9})\.metadata")
+_MAX_GAPS: Final = 100
 _SHARD_SUFFIXES: Final = (".distcp", ".safetensors")
 _MANIFEST_SUFFIX: Final = "ckptguard.manifest.json"
 
@@ -130,19 +131,24 @@ def _uncommitted_ranks(layouts: Sequence[Layout], listing: Listing) -> Iterator[
     """
     for part in sorted({layout.part for layout in layouts if layout.is_rank_local}):
         head = f"{part}/" if part else ""
-        here = [path for layout in layouts if layout.part == part for path in _metadata_paths(layout)]
-        ranks = {
-            int(match[1]) for path in here if (match := _RANK_METADATA.fullmatch(path.removeprefix(head)))
-        }
-        for rank in sorted(set(range(max(ranks, default=0))) - ranks):
+        names = [
+            path.removeprefix(head)
+            for layout in layouts
+            if layout.part == part
+            for path in _metadata_paths(layout)
+        ]
+        ranks = {int(match[1]) for name in names if (match := _RANK_METADATA.fullmatch(name))}
+        last = max(ranks, default=0)
+        gaps = (rank for rank in range(last) if rank not in ranks)
+        for rank in islice(gaps, _MAX_GAPS):
             yield _never_committed(f"{head}__{rank}.metadata", severity=Severity.ERROR)
-        wrote = {
-            rank
-            for path, stat in listing.files.items()
-            if stat.length_bytes and _folder(path) == part and (rank := _rank_of(path)) is not None
-        }
-        for rank in sorted(rank for rank in wrote - ranks if rank > max(ranks, default=0)):
+        for rank in sorted(rank for rank in _ranks_that_wrote(part, listing) if rank > last):
             yield _never_committed(f"{head}__{rank}.metadata", severity=Severity.UNKNOWN)
+
+
+def _ranks_that_wrote(part: str, listing: Listing) -> set[int]:
+    paths = (path for path, stat in listing.files.items() if stat.length_bytes and _folder(path) == part)
+    return {rank for path in paths if (rank := _rank_of(path)) is not None}
 
 
 def _metadata_paths(layout: Layout) -> list[str]:

@@ -59,4 +59,4 @@ def exit_code_of_report(report: Report, policy: Policy) -> ExitCode:
 
 def is_nothing_there(report: Report) -> bool:
     """Say whether the place is empty: no file at all, not merely nothing that is understood."""
-    return not report.files and any(finding.code is FindingCode.UNKNOWN_LAYOUT for finding in report.findings)
+    return not report.files and {finding.code for finding in report.findings} == {FindingCode.UNKNOWN_LAYOUT}

@@ -1,5 +1,6 @@
 """The process edge: one executable, `ckptguard`."""
 
+import logging
 import sys
 import traceback
 from collections.abc import Sequence
@@ -72,6 +73,8 @@ def run(arguments: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a name that this locale cannot write
+    # Retries are no news for a person: what comes of them is in the report.
+    logging.getLogger("stamina").addHandler(logging.NullHandler())
     is_json = "--json" in arguments
     try:
         code: Any = app(args=list(arguments), prog_name="ckptguard", standalone_mode=False)

@@ -26,7 +26,7 @@ _OLMO_GAP: Final = (
     "items are described by olmo_core's _StorageInfo, which lacks `transform_descriptors`:"
     " stock FileSystemReader fails on it even with olmo_core installed"
 )
-_SIDECARS: Final = ("common.pt", "meta.pt", "metadata.json")
+SIDECARS: Final = ("common.pt", "meta.pt", "metadata.json")
 """Megatron-core's, and Lightning's `meta.pt`."""
 _PRE_2_4_NOTE: Final = (
     "lists such as param_groups are stored as one object each: key layout of torch before 2.4,"
@@ -92,7 +92,7 @@ def _open_one(
         stock_reader_gap=_stock_reader_gap(tables, shards),
         is_rank_local=is_rank_local,
         save_id=tables.save_id,
-        sidecars=tuple(name for name in _SIDECARS if name in listing.files),
+        sidecars=tuple(name for name in SIDECARS if name in listing.files),
         missing_items=tables.missing_items,
         orphan_items=tables.orphan_items,
         notes=_notes(tables),

@@ -33,6 +33,13 @@ PATH_GLOBALS: Final = frozenset(
 """`storage_meta.checkpoint_id`; Python 3.13 moved the classes to `pathlib._local`."""
 
 _LAYOUTS: Final = "torch.serialization._get_layout"
+_LAYOUT_NAMES: Final = tuple(
+    f"torch.{name}"
+    for name in (
+        "strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "_mkldnn", "jagged",
+    )
+)  # fmt: skip
+"""`_get_layout` looks its argument up among torch's own (torch 2.13, serialization.py)."""
 _MEMORY_FORMATS: Final = (
     f"{METADATA_MODULE}._MEM_FORMAT_ENCODING",
     "torch.distributed._shard.sharded_tensor.metadata.MEM_FORMAT_ENCODING",
@@ -55,6 +62,18 @@ def _make(cls: type[Buildable], shortcut: ShortcutFactory | None = None) -> Buil
     return Builder(make, shortcut)
 
 
+def _one_of(*values: object) -> Builder:
+    """Build what torch makes of its only argument, which must be one of these."""
+
+    def make(args: tuple[object, ...]) -> StandIn:
+        if len(args) != 1 or not any(type(args[0]) is type(value) and args[0] == value for value in values):
+            msg = "a memory format or layout that torch does not have"
+            raise ValueError(msg)
+        return StandIn(args)
+
+    return Builder(make)
+
+
 def _size(args: tuple[object, ...]) -> object:
     """torch.Size: the tuple that it is made of, itself, because it may be shared by millions."""
     if len(args) > 1:
@@ -72,7 +91,9 @@ BUILDERS: Final[dict[str, Builder | Constant]] = {
     f"{METADATA_MODULE}.StorageMeta": _make(StorageMeta),
     **dict.fromkeys(PROPERTIES_GLOBALS, _make(Properties)),
     **dict.fromkeys(STORAGE_INFO_GLOBALS, _make(StorageInfo)),
-    **dict.fromkeys((*_MEMORY_FORMATS, *PATH_GLOBALS, _LAYOUTS), Builder(StandIn)),
+    **dict.fromkeys(_MEMORY_FORMATS, _one_of(0, 1, 2)),
+    **dict.fromkeys(PATH_GLOBALS, Builder(StandIn)),
+    _LAYOUTS: _one_of(*_LAYOUT_NAMES),
     "torch.Size": Builder(_size),
     **{f"torch.{name}": Constant(Dtype(name)) for name in ITEMSIZES},
 }

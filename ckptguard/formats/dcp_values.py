@@ -38,6 +38,7 @@ class Fields(Buildable):
     """A value whose fields come as a dict (dataclasses) or as `(dict or None, dict)` (slots)."""
 
     __slots__ = ()
+    is_hashable = False  # dataclasses with `eq` and without `frozen`
 
     def set_state(self, state: object) -> None:
         """Hand the fields to `take`."""
@@ -58,6 +59,7 @@ class MetadataIndex(Fields):
     """Key of `storage_data`: FQN and, for slices of tensors, the slice's first element."""
 
     __slots__ = ("fqn", "offset")
+    is_hashable = True
 
     def __init__(self, fqn: object = None, offset: object = None) -> None:
         """Start empty when a pickle makes it."""
@@ -116,6 +118,7 @@ class Properties(Buildable):
     """TensorProperties: only the dtype matters."""
 
     __slots__ = ("dtype",)
+    is_hashable = False
 
     def __init__(self, dtype: object = None) -> None:
         """Start empty when a pickle makes it."""

@@ -61,7 +61,9 @@ DENIED_GROUPS: Final = (
     DeniedGroup(
         why="runs programs, through a helper of the standard library",
         source="ours: found by looking for subprocess.Popen and exec in Lib/ of CPython 3.11 to 3.13",
-        modules=_modules("test.support unittest.mock _osx_support _aix_support logging.config"),
+        modules=_modules(
+            "test.support test.test_support unittest.mock _osx_support _aix_support logging.config"
+        ),
         names=_names("uuid", "_get_command_stdout")
         | _names("platform", "_syscmd_file _syscmd_ver")
         | _names("dataclasses", "_create_fn _FuncBuilder")

@@ -14,6 +14,7 @@ from typing import Final, NoReturn
 from ckptguard.errors import LimitExceededError
 from ckptguard.formats.pickle_values import (
     MAX_NAME_CHARS,
+    Buildable,
     Builder,
     Constant,
     GlobalRef,
@@ -223,7 +224,7 @@ class Machine:
         kind = type(key)
         if kind in _PLAIN_KEYS or (kind is int and -_MAX_KEY_INT < key < _MAX_KEY_INT):  # type: ignore[operator]
             return key
-        if kind in _UNHASHABLE:
+        if kind in _UNHASHABLE or (isinstance(key, Buildable) and not key.is_hashable):
             self.malformed(f"a {kind.__name__} is used as a key", pos)
         return OddKey(key) if kind in (int, tuple, frozenset) else key
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from ckptguard.errors import FormatError
 
@@ -105,9 +105,15 @@ class Opaque:
 
 
 class Buildable:
-    """Base of our own values that take their fields from the pickle's BUILD."""
+    """Base of our own values that take their fields from the pickle's BUILD.
+
+    Attributes:
+        is_hashable: Whether the writer's class may be a mapping's key; a real unpickler
+            fails on one that may not.
+    """
 
     __slots__ = ()
+    is_hashable: ClassVar[bool] = True
 
     def set_state(self, state: object) -> None:
         """Take the fields.

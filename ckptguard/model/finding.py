@@ -6,6 +6,7 @@ docs/findings.md, which a test holds against this enumeration.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 
 class Severity(StrEnum):
@@ -97,9 +98,19 @@ class FindingCode(StrEnum):
     DEADLINE_EXCEEDED = "deadline_exceeded"
 
 
+MAX_TEXT_CHARS: Final = 8192
+"""Of one text of a finding: more than any path, name or tail of output that a person reads."""
+
+_LEFT_OUT: Final = " ... "
+_TEXTS: Final = ("message", "file", "record", "fqn", "expected", "observed")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One fact found by one check.
+
+    Texts longer than `MAX_TEXT_CHARS` keep their ends: names come from the checkpoint, and
+    one of ten megabytes would otherwise stand in every finding about it.
 
     Args:
         code: Stable name.
@@ -136,7 +147,16 @@ class Finding:
     is_retryable: bool = False
 
     def __post_init__(self) -> None:
-        """Hold the law that an error has a basis and nothing else does."""
+        """Hold the law that an error has a basis and nothing else does; bound the texts."""
         if (self.severity is Severity.ERROR) != (self.basis is not None):
             msg = f"{self.code}: exactly error findings have a basis"
             raise ValueError(msg)
+        for name in _TEXTS:
+            text = getattr(self, name)
+            if text is not None and len(text) > MAX_TEXT_CHARS:
+                object.__setattr__(self, name, _shortened(text))
+
+
+def _shortened(text: str) -> str:
+    kept = (MAX_TEXT_CHARS - len(_LEFT_OUT)) // 2
+    return f"{text[:kept]}{_LEFT_OUT}{text[-kept:]}"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from ckptguard.checks.against_manifest import referenced_paths
 from ckptguard.checks.settle import MAY_SETTLE, in_motion
 from ckptguard.errors import ObjectNotFoundError, StoreError
 from ckptguard.model.checksum import Algorithm, Checksum
@@ -33,8 +34,12 @@ def metadata_changes(seen: Look, store: Store) -> tuple[Finding, ...]:
         seen: What was listed.
         store: Asked, without reading.
     """
-    changes = (_changed_since(seen, path, store) for path in metadata_paths(seen))
-    return tuple(finding for finding in changes if finding is not None)
+    return _changes(seen, metadata_paths(seen), store)
+
+
+def file_changes(seen: Look, store: Store) -> tuple[Finding, ...]:
+    """As `metadata_changes`, for every metadata file and shard: what a load opens."""
+    return _changes(seen, referenced_paths(seen.checkpoint.layouts), store)
 
 
 def confirmed_by_name(seen: Look, store: Store) -> tuple[Finding, ...]:
@@ -128,6 +133,11 @@ def is_same(length_bytes: int, version: str | None, listed: ObjectStat) -> bool:
     """Say whether a file is as it was listed; where a store keeps no versions, as far as it tells."""
     is_version = version is None or listed.version is None or version == listed.version
     return is_version and length_bytes == listed.length_bytes
+
+
+def _changes(seen: Look, paths: Sequence[str], store: Store) -> tuple[Finding, ...]:
+    changes = (_changed_since(seen, path, store) for path in paths)
+    return tuple(finding for finding in changes if finding is not None)
 
 
 def _changed_since(seen: Look, path: str, store: Store) -> Finding | None:

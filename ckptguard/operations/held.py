@@ -12,17 +12,18 @@ from ckptguard.checks.against_manifest import (
     in_checkpoint,
     referenced_paths,
 )
+from ckptguard.checks.manifest_scope import check_scope
 from ckptguard.checks.phrases import some_of
 from ckptguard.checks.provenance import ProvenanceJudgement, judge_provenance, weakest
 from ckptguard.model.checksum import Checksum
-from ckptguard.model.finding import CheckName, Finding
+from ckptguard.model.finding import CheckName, Finding, FindingCode, Severity
 from ckptguard.model.layout import Layout
 from ckptguard.model.manifest import Manifest, Origin, identity
 from ckptguard.model.report import FileEvidence
 from ckptguard.model.verdict import CheckResult, CheckStatus, Provenance
 from ckptguard.operations.integrity import integrity_folders, load_integrity
 from ckptguard.operations.look import Look
-from ckptguard.operations.manifests_beside import load_manifest_beside, manifest_folders
+from ckptguard.operations.manifests_beside import ManifestBeside, load_manifest_beside, manifest_folders
 from ckptguard.storage.protocol import Store
 
 
@@ -70,7 +71,7 @@ def find_manifests(store: Store, seen: Look, given: Manifest | None) -> Held:
     Raises:
         StoreError: A manifest that is listed could not be read.
     """
-    own = [folder for folder in manifest_folders(seen.listing) if _is_about(folder, seen)]
+    own = manifest_folders(seen.listing)
     beside = [load_manifest_beside(store, seen.listing, folder=folder) for folder in own]
     beside += [
         load_integrity(store, seen.listing, folder, step=seen.checkpoint.step or 0)
@@ -78,7 +79,11 @@ def find_manifests(store: Store, seen: Look, given: Manifest | None) -> Held:
         if folder not in own
     ]
     findings = [finding for found in beside for finding in found.findings]
-    manifests = {found.folder: found.manifest for found in beside if found.manifest is not None}
+    strays = [found for found in beside if _is_stray(found, seen)]
+    findings += [_stray(found) for found in strays]
+    manifests = {
+        found.folder: found.manifest for found in beside if found.manifest is not None and found not in strays
+    }
     if given is None:
         return Held(by_folder=manifests, findings=tuple(findings))
     if "" in manifests:
@@ -87,15 +92,33 @@ def find_manifests(store: Store, seen: Look, given: Manifest | None) -> Held:
     return Held(by_folder={"": given}, findings=tuple(findings))
 
 
-def _is_about(folder: str, seen: Look) -> bool:
-    """Say whether a manifest there is of this checkpoint, and not a copy that somebody put aside."""
-    return not folder or bool(_below(seen.checkpoint.layouts, folder))
+def _is_stray(found: ManifestBeside, seen: Look) -> bool:
+    """Say whether a manifest stands where no part is, and does not claim that one was."""
+    if found.manifest is None or not found.folder or _below(seen.checkpoint.layouts, found.folder):
+        return False
+    part = found.manifest.part
+    return part is None or not f"/{found.folder}".endswith(f"/{part}")
+
+
+def _stray(found: ManifestBeside) -> Finding:
+    """Doubt, and no more: a copy put aside, or the last file left of a lost part."""
+    return Finding(
+        code=FindingCode.MANIFEST_MISMATCH,
+        check=CheckName.EXISTENCE,
+        severity=Severity.UNKNOWN,
+        file=found.files[0],
+        expected="a part of the checkpoint beside its manifest",
+        observed="nothing of a known format",
+        message=f"{found.files[0]} is of a part that is not there; if it is a copy, move it away",
+    )
 
 
 def hold_structure(held: Held, seen: Look) -> list[Finding]:
     """Compare names, lengths and layouts; no byte of a shard is read."""
     findings: list[Finding] = []
+    parts = {layout.part for layout in seen.checkpoint.layouts}
     for folder, manifest in held.by_folder.items():
+        findings += check_scope(manifest, folder=folder, parts=parts, step=seen.checkpoint.step)
         escapes = seen.listing.escapes
         findings += compare_listing(manifest, seen.listing.files, escapes=escapes, folder=folder)
         findings += compare_layout(manifest, _below(seen.checkpoint.layouts, folder), folder=folder)

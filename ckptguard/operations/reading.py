@@ -19,6 +19,7 @@ from ckptguard.operations.place import Place
 from ckptguard.scan.files import ScanSetting, scan_files
 from ckptguard.scan.progress import Progress, ProgressListener, ProgressMeter
 from ckptguard.scan.result import FileScan
+from ckptguard.scan.spans import BLOCK_BYTES
 from ckptguard.storage.caching import CachingStore
 
 _LOADABLE = frozenset({Encoding.TORCH_ZIP_ITEMS, Encoding.SAFETENSORS})
@@ -209,7 +210,8 @@ def _job(seen: Look, source: Bytes, *, mode: str) -> CanaryJob:
 
 
 def _jobs(policy: Policy) -> int:
-    return policy.jobs or os.cpu_count() or 1
+    """Files read side by side: as many as asked for, as far as their buffers fit into the window."""
+    return max(1, min(policy.jobs or os.cpu_count() or 1, policy.window_bytes // BLOCK_BYTES))
 
 
 def scan_setting(seen: Look, shards: Sequence[Shard], source: Bytes) -> ScanSetting:

@@ -110,17 +110,16 @@ def unbuilt_classes(seen: Look, reading: Reading, *, policy: Policy) -> tuple[st
     return tuple(sorted(names - policy.allowed_globals))
 
 
-def with_stock(result: CheckResult, findings: Sequence[Finding], *, unbuilt: Sequence[str]) -> CheckResult:
+def with_stock(result: CheckResult, findings: Sequence[Finding], *, refusal: str | None) -> CheckResult:
     """Conclude check 5 after `--load stock`.
 
     Args:
         result: What our own load gave.
         findings: What stock gave.
-        unbuilt: Classes for whose sake stock was not run: it would have built them.
+        refusal: Why stock was not run; None if it was.
     """
-    if unbuilt:
-        reason = f"stock torch was not run: it would build {some_of(unbuilt)}; vouch with --allow-global"
-        return replace(result, status=CheckStatus.UNKNOWN, reason=reason)
+    if refusal is not None:
+        return replace(result, status=CheckStatus.UNKNOWN, reason=f"stock torch was not run: {refusal}")
     if not findings:
         return result
     return conclude(
@@ -129,18 +128,41 @@ def with_stock(result: CheckResult, findings: Sequence[Finding], *, unbuilt: Seq
 
 
 def numerics_result(
-    numerics: Mapping[str, TensorNumerics], reading: Reading, *, policy: Policy
+    seen: Look, numerics: Mapping[str, TensorNumerics], reading: Reading, *, policy: Policy
 ) -> CheckResult:
     """Conclude check 7."""
     if policy.numerics is NumericsMode.OFF:
         return skipped(CheckName.NUMERICS, "switched off")
-    if reading.outcome is None:
+    unmeasured = _unmeasured(seen, reading) if policy.numerics is NumericsMode.ENFORCE else ()
+    if reading.outcome is None and not unmeasured:
         return skipped(CheckName.NUMERICS, "values are measured where they are loaded")
-    findings = check_numerics(numerics, policy.numerics)
+    findings = [*check_numerics(numerics, policy.numerics), *unmeasured]
     result = conclude(CheckName.NUMERICS, findings, counts={"tensors": len(numerics)})
-    if result.status is CheckStatus.PASS and reading.outcome.ending is not Ending.DONE:
+    is_done = reading.outcome is not None and reading.outcome.ending is Ending.DONE
+    if result.status is CheckStatus.PASS and not is_done:
         return replace(result, status=CheckStatus.UNKNOWN, reason="the load did not finish")
     return result
+
+
+def _unmeasured(seen: Look, reading: Reading) -> tuple[Finding, ...]:
+    """Doubt what is to be enforced and was not looked at: files whose values no load measures."""
+    is_measured = {Encoding.TORCH_ZIP_ITEMS, Encoding.SAFETENSORS} if reading.outcome is not None else set()
+    shards = [shard for shard in distinct_shards(seen.checkpoint.layouts) if shard.min_length_bytes]
+    unmeasured = [shard.path for shard in shards if shard.encoding not in is_measured]
+    if not unmeasured:
+        return ()
+    return (
+        Finding(
+            code=FindingCode.NON_FINITE,
+            check=CheckName.NUMERICS,
+            severity=Severity.UNKNOWN,
+            message=f"finite values are to be enforced, and those of {some_of(unmeasured)} were not measured:"
+            " that takes depth load, torch, and tensors stored one by one",
+            file=unmeasured[0],
+            expected="finite values",
+            observed="not measured",
+        ),
+    )
 
 
 def merge_numerics(scans: Iterable[FileScan]) -> dict[str, TensorNumerics]:

@@ -9,7 +9,10 @@ Lightning writes its own after the commit, so times and manifests of the save sa
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
+from ckptguard.formats.dcp import SIDECARS
+from ckptguard.formats.parts import not_opened
 from ckptguard.formats.torch_save import TORCH_SUFFIXES, sniff_torch_zip
+from ckptguard.model.finding import Finding
 from ckptguard.model.layout import Encoding, Item, ItemKind, Layout, Shard
 from ckptguard.operations.look import Look
 from ckptguard.storage.protocol import Store
@@ -33,6 +36,17 @@ def sidecar_zips(seen: Look, store: Store, *, required: Sequence[str]) -> tuple[
         Shard(path=path, encoding=Encoding.TORCH_SAVE, items=(_whole(seen, path),), min_length_bytes=0)
         for path in sorted(set(_wanted(seen, required)))
         if sniff_torch_zip(store, seen.listing, path)
+    )
+
+
+def hidden_sidecars(seen: Look) -> tuple[Finding, ...]:
+    """Say which sidecars are links out of the root: what they lead to is not known."""
+    parts = {layout.part for layout in seen.checkpoint.layouts if layout.format == "dcp"}
+    names = (path.rpartition("/") for path in seen.listing.escapes)
+    return tuple(
+        not_opened(f"{folder}{slash}{name}")
+        for folder, slash, name in names
+        if folder in parts and name in SIDECARS
     )
 
 

@@ -10,6 +10,7 @@ from typing import Final
 import ckptguard
 from ckptguard.checks.against_manifest import referenced_paths
 from ckptguard.checks.globals import check_metadata_globals
+from ckptguard.checks.phrases import some_of
 from ckptguard.checks.profile import check_profile
 from ckptguard.checks.reader import check_reader
 from ckptguard.checks.times import check_times
@@ -19,6 +20,7 @@ from ckptguard.formats.checkpoint import Checkpoint, distinct_shards
 from ckptguard.formats.dcp_builders import KNOWN_GLOBALS
 from ckptguard.formats.denied_globals import is_denied
 from ckptguard.formats.discover import discover
+from ckptguard.formats.parts import not_opened
 from ckptguard.model.checksum import Checksum
 from ckptguard.model.finding import CheckName, Finding, FindingCode, Severity
 from ckptguard.model.layout import Layout, Shard
@@ -30,6 +32,7 @@ from ckptguard.operations.changes import (
     confirmed_by_name,
     doubted,
     doubted_reading,
+    file_changes,
     has_changed,
     metadata_changes,
     metadata_rereads,
@@ -50,7 +53,7 @@ from ckptguard.operations.results import (
     unbuilt_classes,
     with_stock,
 )
-from ckptguard.operations.sidecars import files_of, sidecar_zips
+from ckptguard.operations.sidecars import files_of, hidden_sidecars, sidecar_zips
 from ckptguard.scan.faults import store_finding
 from ckptguard.scan.files import whole_file
 from ckptguard.scan.progress import ProgressListener
@@ -58,6 +61,7 @@ from ckptguard.storage.caching import CachingStore
 from ckptguard.storage.fresh import FreshStore
 from ckptguard.storage.listing import Listing, list_folder
 
+_MAX_ESCAPES_TOLD: Final = 20
 CHECKS_VERSION: Final = "1"
 """Raised whenever the same bytes may get another verdict; part of every report."""
 
@@ -170,7 +174,7 @@ class _Validation:
         self._held = find_manifests(self._store, seen, asked.manifest)
         findings = (
             *seen.findings,
-            *_unrecognised(checkpoint),
+            *_unrecognised(seen),
             *self._held.findings,
             *self._structure_findings(seen, self._held),
         )
@@ -218,7 +222,7 @@ class _Validation:
             content_result(seen, reading, findings, policy=self._policy, proven=proven),
             load_result(seen, reading, findings, policy=self._policy),
             provenance.result,
-            numerics_result(numerics, reading, policy=self._policy),
+            numerics_result(seen, numerics, reading, policy=self._policy),
             skipped(CheckName.PROBE, "no probe was asked for"),
         ]
         results = self._stock(seen, reading, results, source)
@@ -258,6 +262,7 @@ class _Validation:
             ),
             *check_profile(layouts, policy.required_fqns, files=files_of(layouts, seen.listing.files)),
             *hold_structure(held, seen),
+            *hidden_sidecars(seen),
         ]
 
     def _time_findings(self, seen: Look, vouched: frozenset[str]) -> tuple[Finding, ...]:
@@ -344,12 +349,22 @@ class _Validation:
         assurance = derive_judgement(results).assurance
         if assurance is None or assurance.rank < Assurance.LOADED.rank:
             return results
-        unbuilt = unbuilt_classes(seen, reading, policy=self._policy)
-        findings = load_by_stock(seen, source) if not unbuilt else ()
+        refusal = self._why_not_stock(seen, reading)
+        findings = load_by_stock(seen, source) if refusal is None else ()
+        if findings and file_changes(seen, self._store):
+            findings = tuple(doubted(findings))
         return [
-            with_stock(result, findings, unbuilt=unbuilt) if result.name is CheckName.LOAD else result
+            with_stock(result, findings, refusal=refusal) if result.name is CheckName.LOAD else result
             for result in results
         ]
+
+    def _why_not_stock(self, seen: Look, reading: Reading) -> str | None:
+        unbuilt = unbuilt_classes(seen, reading, policy=self._policy)
+        if unbuilt:
+            return f"it would build {some_of(unbuilt)}; vouch with --allow-global"
+        layouts = seen.checkpoint.layouts
+        gaps = check_reader(layouts, reader=_canary_as_reader(reading), has_module=_has_module)
+        return gaps[0].message if gaps else None
 
     def _report_of_nothing(self, error: StoreError | LimitExceededError) -> Report:
         """Report that the store did not let us look: UNKNOWN, never INVALID."""
@@ -384,11 +399,13 @@ def _below_root(listing: Listing, root: str) -> Listing:
     return listing.below(root.removeprefix(f"{listing.root}/") if listing.root else root)
 
 
-def _unrecognised(checkpoint: Checkpoint) -> tuple[Finding, ...]:
-    if checkpoint.layouts:
+def _unrecognised(seen: Look) -> tuple[Finding, ...]:
+    """Say what is there instead of a checkpoint; behind a link out of the root there may be one."""
+    if seen.checkpoint.layouts:
         return ()
-    what = "; ".join(checkpoint.sightings) or "no file at all"
+    what = "; ".join(seen.checkpoint.sightings) or "no file at all"
     return (
+        *map(not_opened, seen.listing.escapes[:_MAX_ESCAPES_TOLD]),
         Finding(
             code=FindingCode.UNKNOWN_LAYOUT,
             check=CheckName.EXISTENCE,

@@ -113,6 +113,9 @@ def scan_files(
         try:
             for future in as_completed(futures):
                 yield future.result()
+        except BaseException:  # Ctrl-C too: a large shard is not read to its end for nobody
+            setting.meter.stop()
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 

@@ -31,6 +31,10 @@ class Progress:
     findings: int = 0
 
 
+class StoppedError(Exception):
+    """Nobody waits for the result of this reading any more."""
+
+
 ProgressListener = Callable[[Progress], None]
 
 
@@ -48,10 +52,21 @@ class ProgressMeter:
         self._listener = listener
         self._lock = threading.Lock()
         self._unreported = 0
+        self._is_stopped = False
         self.state = Progress(phase=phase, bytes_total=bytes_total, files_total=files_total)
 
+    def stop(self) -> None:
+        """End every reading that reports here at its next read: nobody waits for it any more."""
+        self._is_stopped = True
+
     def add_bytes(self, count: int, *, file: str) -> None:
-        """Count bytes just read."""
+        """Count bytes just read.
+
+        Raises:
+            StoppedError: `stop` was called.
+        """
+        if self._is_stopped:
+            raise StoppedError
         with self._lock:
             self._unreported += count
             if self._unreported < REPORT_EVERY_BYTES:

@@ -38,6 +38,11 @@ def long_seconds() -> float:
     return float(os.environ.get(SECONDS_VARIABLE, DEFAULT_LONG_S))
 
 
+def fresh_seed() -> int:
+    """Return a seed that no earlier campaign had, so that long ones add up; print it."""
+    return int.from_bytes(os.urandom(4), "little")
+
+
 def input_of(seeds: Sequence[bytes], *, seed: int, number: int) -> bytes:
     """Return input `number` of a campaign: what a failure's message names."""
     return mutate(seeds, Random(f"{seed} {number}"))  # noqa: S311 - repeatable, not secret

@@ -62,7 +62,9 @@ def _builtins_dict(marker: Path) -> bytes:
 
 def _modules_dict(marker: Path) -> bytes:
     module = raw.call(raw.stacked_global("enum", "sys.modules.get"), raw.text("os"))
-    return raw.call(raw.call(raw.global_of("builtins", "getattr"), module, raw.text("system")), _command(marker))
+    return raw.call(
+        raw.call(raw.global_of("builtins", "getattr"), module, raw.text("system")), _command(marker)
+    )
 
 
 def _memo(marker: Path) -> bytes:

@@ -1,7 +1,8 @@
 """Ways in which a validator could give a wrong verdict, each tried on a real, damaged checkpoint."""
 
-import json
 import os
+import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -10,19 +11,22 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
-from ckptguard.clock import SystemClock
+from ckptguard.cli.answers import is_nothing_there
+from ckptguard.clock import Clock, SystemClock
+from ckptguard.formats.manifest_json import parse_manifest, to_json
 from ckptguard.model.finding import Basis, CheckName, FindingCode, Severity
 from ckptguard.model.policy import Depth, NumericsMode, Policy, Reader
 from ckptguard.model.report import Report
 from ckptguard.model.verdict import Assurance, CheckStatus, Provenance, Verdict
 from ckptguard.operations.validate import validate
-from ckptguard.scan.progress import Progress
+from ckptguard.storage.listing import Listing, list_folder
+from ckptguard.storage.protocol import Store
 from ckptguard.testing.edits import copy_checkpoint, set_time, times_kept
-from ckptguard.testing.own_metadata import edit_metadata, find_item
+from ckptguard.testing.own_metadata import edit_metadata, find_item, read_metadata
 from ckptguard.testing.save_manifest import leave_manifest
 from ckptguard.testing.saves import BASE, BASE_NEWER, EXECUTED_MARKER, HF_SHARDED, TORCH_SAVE
 
@@ -33,6 +37,7 @@ LOAD = replace(CONTENT, depth=Depth.LOAD)
 STOCK = replace(LOAD, is_stock_load=True)
 
 Arrange = Callable[[str], Path]
+TorchMetadata: TypeAlias = Any  # without importing torch
 
 
 @pytest.fixture
@@ -41,8 +46,8 @@ def arrange(saves_dir: Path, tmp_path: Path) -> Arrange:
     return lambda name: copy_checkpoint(saves_dir / name, tmp_path / "checkpoint")
 
 
-def check(folder: Path, policy: Policy = CONTENT, **more: Any) -> Report:
-    return validate(str(folder), policy=policy, **more)
+def check(folder: Path, policy: Policy = CONTENT, *, clock: Clock | None = None) -> Report:
+    return validate(str(folder), policy=policy, clock=clock)
 
 
 def codes(report: Report) -> set[FindingCode]:
@@ -88,8 +93,22 @@ def test_what_stock_dcp_cannot_open_is_no_damage(arrange: Arrange, save: str) ->
     assert report.judgement.assurance is not Assurance.LOADED
 
 
+@pytest.mark.slow
 def test_stock_load_of_a_plain_save_reaches_loaded(arrange: Arrange) -> None:
     assert check(arrange(BASE), STOCK).judgement.assurance is Assurance.LOADED
+
+
+@pytest.mark.slow
+def test_stock_is_not_run_where_it_cannot_open_the_metadata_here(arrange: Arrange) -> None:
+    folder = arrange(BASE)
+    state = folder / ".metadata"
+    with times_kept(state):
+        plain = pickle.dumps(read_metadata(folder), protocol=2)
+        state.write_bytes(re.sub(rb"pathlib(\._local)?\n", b"pathlib._local\n", plain))
+    report = check(folder, replace(STOCK, reader=Reader(torch=(2, 13), python=(3, 13))))
+
+    can_open = sys.version_info >= (3, 13)
+    assert report.judgement.assurance is (Assurance.LOADED if can_open else Assurance.CONTENT)
 
 
 # -- items that lie on each other
@@ -99,7 +118,7 @@ def test_a_denied_global_in_an_overlapping_item_is_found(arrange: Arrange, saves
     folder = arrange("hostile_system")
     bait = find_item(folder, "obj")
 
-    def add_overlapping(metadata: Any) -> None:
+    def add_overlapping(metadata: TorchMetadata) -> None:
         index, info = next((i, s) for i, s in metadata.storage_data.items() if i.fqn == "obj")
         metadata.storage_data.pop(index)
         cover = type(index)("cover")
@@ -117,7 +136,7 @@ def test_a_denied_global_in_an_overlapping_item_is_found(arrange: Arrange, saves
 def test_two_slices_at_one_place_are_not_counted_as_one_loaded(arrange: Arrange) -> None:
     folder = arrange("one_plain_tensor")
 
-    def split(metadata: Any) -> None:
+    def split(metadata: TorchMetadata) -> None:
         import torch  # noqa: PLC0415 - torch late
 
         entry = metadata.state_dict_metadata["w"]
@@ -138,7 +157,9 @@ def test_two_slices_at_one_place_are_not_counted_as_one_loaded(arrange: Arrange)
 # -- what changes while it is looked at
 
 
-def test_a_shard_cut_after_the_listing_never_passes(arrange: Arrange, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shard_cut_after_the_listing_never_passes(
+    arrange: Arrange, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = arrange(BASE)
 
     def cut() -> None:
@@ -242,6 +263,26 @@ def test_no_child_outlives_its_parent(arrange: Arrange, tmp_path: Path, sent: si
     assert time.monotonic() - started < 5.0
 
 
+def test_an_interrupt_ends_the_reading_of_large_files_at_once(tmp_path: Path) -> None:
+    for name in ("model.pt", "optimizer.pt"):
+        with (tmp_path / name).open("wb") as stream:
+            stream.truncate(1 << 40)
+    with subprocess.Popen(
+        [sys.executable, "-m", "ckptguard", "check", str(tmp_path), "--depth", "content", "--settle", "0s"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as reader:
+        _wait_until(lambda: _bytes_read_by(reader.pid) > 64 << 20)
+        reader.send_signal(signal.SIGINT)
+        started = time.monotonic()
+        try:
+            reader.wait(20)
+        finally:
+            reader.kill()
+
+    assert time.monotonic() - started < 10.0
+
+
 # -- manifests and times
 
 
@@ -267,13 +308,17 @@ def test_a_manifest_of_one_part_hides_no_torn_save_of_another(saves_dir: Path, t
     assert report.judgement.verdict is Verdict.UNKNOWN
 
 
-def test_a_manifest_kept_in_a_folder_without_a_part_condemns_nothing(arrange: Arrange) -> None:
-    folder = arrange(BASE)
-    leave_manifest(folder, format_name="dcp")
-    (folder / "old").mkdir()
-    (folder / "ckptguard.manifest.json").rename(folder / "old" / "ckptguard.manifest.json")
+def test_a_manifest_without_its_part_is_a_doubt_and_never_ignored(saves_dir: Path, tmp_path: Path) -> None:
+    folder = _two_parts(saves_dir, tmp_path)
+    left = leave_manifest(folder / "optimizer_0", format_name="dcp")
+    for path in (folder / "optimizer_0").iterdir():
+        if path != left:
+            path.unlink()
 
-    assert check(folder).judgement.verdict is Verdict.VALID
+    report = check(folder)
+
+    assert report.judgement.verdict is Verdict.UNKNOWN
+    assert FindingCode.MANIFEST_MISMATCH in codes(report)
 
 
 def test_integrity_json_of_another_tool_condemns_nothing(arrange: Arrange) -> None:
@@ -281,6 +326,32 @@ def test_integrity_json_of_another_tool_condemns_nothing(arrange: Arrange) -> No
     (folder / "integrity.json").write_text('{"passed": true, "suite": "acme"}')
 
     assert check(folder).judgement.verdict is Verdict.VALID
+
+
+def test_a_part_that_the_manifest_of_another_lists_is_missed(saves_dir: Path, tmp_path: Path) -> None:
+    folder = _two_parts(saves_dir, tmp_path)
+    parts = ("model_0", "optimizer_0")
+    for part in parts:
+        path = leave_manifest(folder / part, format_name="dcp")
+        path.write_bytes(to_json(replace(parse_manifest(path.read_bytes()), part=part, parts=parts)))
+    assert check(folder).provenance is Provenance.PROVEN
+    shutil.rmtree(folder / "optimizer_0")
+
+    report = check(folder)
+
+    assert report.judgement.verdict is Verdict.INVALID
+    assert FindingCode.NOT_COMMITTED in codes(report)
+
+
+def test_a_manifest_of_another_step_is_told(arrange: Arrange) -> None:
+    folder = arrange(BASE)
+    leave_manifest(folder, format_name="dcp")
+    folder = folder.rename(folder.with_name("step-777"))
+
+    report = check(folder)
+
+    assert report.judgement.verdict is Verdict.VALID
+    assert FindingCode.MANIFEST_MISMATCH in codes(report)
 
 
 # -- tensors of classes that nobody here has
@@ -302,7 +373,7 @@ def test_a_tensor_of_an_unknown_class_is_not_called_damaged(tmp_path: Path) -> N
 def test_bytes_after_a_compressed_stream_are_found(own_corpus: Path, tmp_path: Path) -> None:
     folder = copy_checkpoint(own_corpus / "dcp_torch2_13_0_zstd_ws2", tmp_path / "checkpoint")
 
-    def lengthen(metadata: Any) -> None:
+    def lengthen(metadata: TorchMetadata) -> None:
         index, info = max(metadata.storage_data.items(), key=lambda pair: pair[1].offset)
         shard = folder / info.relative_path
         with times_kept(shard), shard.open("ab") as stream:
@@ -320,7 +391,7 @@ def test_a_plain_item_that_claims_a_transform_is_found(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     _python(_SAVE_EQUAL, folder)
 
-    def claim(metadata: Any) -> None:
+    def claim(metadata: TorchMetadata) -> None:
         index, info = max(metadata.storage_data.items(), key=lambda pair: pair[1].offset)
         metadata.storage_data[index] = replace(info, transform_descriptors=["stream.zstd"])
 
@@ -363,6 +434,23 @@ def test_a_truncated_sidecar_is_found_and_a_healthy_one_may_be_newer_than_the_co
     assert check(folder).judgement.verdict is Verdict.INVALID
 
 
+def test_an_empty_sidecar_and_one_that_leads_out_of_the_root_are_found(
+    arrange: Arrange, tmp_path: Path
+) -> None:
+    folder = arrange(BASE)
+    sidecar = folder / "common.pt"
+    sidecar.touch()
+    assert check(folder).judgement.verdict is Verdict.INVALID
+    sidecar.unlink()
+    (tmp_path / "elsewhere.pt").touch()
+    sidecar.symlink_to(tmp_path / "elsewhere.pt")
+
+    report = validate(str(folder), policy=CONTENT, root=folder)
+
+    assert report.judgement.verdict is Verdict.UNKNOWN
+    assert FindingCode.PATH_ESCAPE in codes(report)
+
+
 # -- ranks that commit by themselves
 
 
@@ -383,23 +471,175 @@ def test_the_last_rank_that_wrote_shards_and_never_committed_is_missed(arrange: 
     assert check(folder).judgement.verdict is not Verdict.VALID
 
 
+# -- policies that must not be dropped in silence
+
+
+@pytest.mark.parametrize(("save", "policy"), [("all_nan", CONTENT), (TORCH_SAVE, LOAD)])
+def test_values_that_should_be_enforced_and_were_not_measured_leave_a_doubt(
+    arrange: Arrange, save: str, policy: Policy
+) -> None:
+    folder = arrange(save)
+    report = check(folder, replace(policy, numerics=NumericsMode.ENFORCE))
+
+    assert report.judgement.verdict is Verdict.UNKNOWN
+    assert check(folder, policy).judgement.verdict is Verdict.VALID
+
+
+@pytest.mark.slow
+def test_nan_in_one_shard_of_many_is_enforced_and_only_reported_by_default(arrange: Arrange) -> None:
+    folder = arrange("all_nan")
+
+    assert check(folder, LOAD).judgement.assurance is Assurance.LOADED
+    enforced = check(folder, replace(LOAD, numerics=NumericsMode.ENFORCE)).judgement
+    assert (enforced.verdict, enforced.basis) == (Verdict.INVALID, Basis.POLICY)
+
+
+def test_a_denied_global_is_unsafe_whoever_vouches_for_it(arrange: Arrange, saves_dir: Path) -> None:
+    names = frozenset({"os.system", "posix.system"})
+    report = check(arrange("hostile_system"), replace(STOCK, allowed_globals=names))
+
+    assert (report.judgement.verdict, report.judgement.basis) == (Verdict.INVALID, Basis.UNSAFE)
+    assert not (saves_dir / EXECUTED_MARKER).exists()
+
+
+class Odd:
+    """A class of a training script."""
+
+
+def test_a_class_of_the_main_module_in_the_metadata_is_a_doubt_and_no_error(
+    arrange: Arrange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = arrange(BASE)
+    monkeypatch.setattr(sys.modules["__main__"], "Odd", Odd, raising=False)
+    monkeypatch.setattr(Odd, "__module__", "__main__")
+    edit_metadata(folder, lambda metadata: setattr(metadata, "planner_data", Odd()))
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)  # as in a console script
+
+    report = check(folder, LOAD)
+
+    assert report.judgement.verdict is Verdict.UNKNOWN
+    assert FindingCode.UNKNOWN_GLOBAL in codes(report)
+
+
+def test_a_profile_may_name_a_file_beside_the_shards(arrange: Arrange, saves_dir: Path) -> None:
+    folder = arrange(BASE)
+    data = folder / "data.pt"
+    shutil.copyfile(saves_dir / TORCH_SAVE / "model.pt", data)
+    profile = replace(CONTENT, required_fqns=("model.w", "data.pt"))
+    assert check(folder, profile).judgement.verdict is Verdict.VALID
+
+    os.truncate(data, data.stat().st_size // 2)
+
+    assert check(folder).judgement.verdict is Verdict.VALID
+    assert check(folder, profile).judgement.verdict is Verdict.INVALID
+
+
+# -- formats whose limits cap
+
+
+def test_without_zstandard_a_compressed_save_is_valid_at_structure(
+    own_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copy_checkpoint(own_corpus / "dcp_torch2_13_0_zstd_ws2", tmp_path / "checkpoint")
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['zstandard'] = None\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+
+    for policy in (CONTENT, LOAD):
+        report = check(folder, policy)
+        assert report.judgement.assurance is Assurance.STRUCTURE, report.findings
+        assert FindingCode.READER_NOT_INSTALLED in codes(report)
+
+
+def test_a_manifest_read_back_raises_the_content_and_never_the_provenance(arrange: Arrange) -> None:
+    folder = arrange("crc_off")
+    assert check(folder).judgement.assurance is Assurance.STRUCTURE
+    subprocess.run(
+        [sys.executable, "-m", "ckptguard", "manifest", str(folder), "--run", "r", "--step", "1", "--write"],
+        check=True,
+        capture_output=True,
+    )
+
+    report = check(folder)
+
+    assert report.judgement.assurance is Assurance.CONTENT
+    assert report.provenance is Provenance.UNCHANGED
+
+
+# -- nothing there
+
+
+@pytest.mark.parametrize("name", ["step-100", "anything"])
+def test_a_folder_of_links_out_of_the_root_is_not_an_empty_one(tmp_path: Path, name: str) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (run / name).symlink_to(tmp_path / "elsewhere")
+
+    report = validate(str(run), policy=CONTENT, root=run)
+
+    assert report.judgement.verdict is not Verdict.VALID
+    assert FindingCode.PATH_ESCAPE in codes(report)
+    assert not is_nothing_there(report)
+
+
+# -- extents that lie
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"length": 0},
+        {"length": 1},
+        {"length": 10**15},
+        {"offset": 10**15},
+        {"offset": -1},
+        {"relative_path": "/etc/passwd"},
+        {"relative_path": "../checkpoint/__0_0.distcp"},
+    ],
+    ids=str,
+)
+def test_an_extent_that_lies_is_an_error(arrange: Arrange, change: dict[str, Any]) -> None:
+    folder = arrange(BASE)
+
+    def lie(metadata: TorchMetadata) -> None:
+        index = next(index for index in metadata.storage_data if index.fqn == "model.w")
+        metadata.storage_data[index] = replace(metadata.storage_data[index], **change)
+
+    edit_metadata(folder, lie)
+
+    assert check(folder).judgement.verdict is Verdict.INVALID
+
+
+def test_two_spellings_of_one_path_are_one_shard(arrange: Arrange) -> None:
+    folder = arrange(BASE)
+
+    def respell(metadata: TorchMetadata) -> None:
+        for index, info in list(metadata.storage_data.items())[::2]:
+            metadata.storage_data[index] = replace(info, relative_path=f".//./{info.relative_path}")
+
+    edit_metadata(folder, respell)
+    report = check(folder, LOAD)
+
+    assert report.judgement.assurance is Assurance.LOADED
+    assert report.num_shards == len(list(folder.glob("*.distcp")))
+
+
 # -- helpers
 
 
 def _after_listing(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do something to the checkpoint between its listing and the first read."""
-    from ckptguard.operations import validate as module  # noqa: PLC0415 - patched here alone
+    done: list[bool] = []
 
-    real, done = module.list_folder, list[bool]()
-
-    def list_then_act(*args: Any, **kwargs: Any) -> Any:
-        listing = real(*args, **kwargs)
+    def list_then_act(store: Store, root: str, *, max_files: int) -> Listing:
+        listing = list_folder(store, root, max_files=max_files)
         if not done:
             done.append(True)
             act()
         return listing
 
-    monkeypatch.setattr(module, "list_folder", list_then_act)
+    monkeypatch.setattr("ckptguard.operations.validate.list_folder", list_then_act)
 
 
 class _Waking(SystemClock):
@@ -409,6 +649,7 @@ class _Waking(SystemClock):
         self._act = act
 
     def sleep(self, seconds: float) -> None:
+        assert seconds > 0
         self._act()
 
 
@@ -440,6 +681,11 @@ def _wait_until(is_so: Callable[[], bool], *, timeout_s: float = 30.0) -> None:
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def _bytes_read_by(pid: int) -> int:
+    counters = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+    return int(counters["rchar"])
 
 
 def _is_running(pid: int) -> bool:

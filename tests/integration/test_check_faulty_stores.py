@@ -212,7 +212,7 @@ def test_byte_that_always_reads_wrong_is_damage(save: Path, where: str) -> None:
 def test_metadata_that_reads_wrong_once_is_never_damage(save: Path) -> None:
     length = (save / ".metadata").stat().st_size
     verdicts = {}
-    for offset in range(0, length, length // 60):
+    for offset in range(0, length, length // 40):
         report = check(save, FlippedRead(path=METADATA, offset=offset, bit=offset % 8))
         verdicts[offset] = report.judgement.verdict
     assert Verdict.INVALID not in verdicts.values(), verdicts
