@@ -224,6 +224,8 @@ class Machine:
         kind = type(key)
         if kind in _PLAIN_KEYS or (kind is int and -_MAX_KEY_INT < key < _MAX_KEY_INT):  # type: ignore[operator]
             return key
+        if self.has_shortcuts and isinstance(key, tuple) and kind is not tuple:
+            raise RerunError  # perhaps a value of a shortcut: the opcodes make it unhashable
         if kind in _UNHASHABLE or (isinstance(key, Buildable) and not key.is_hashable):
             self.malformed(f"a {kind.__name__} is used as a key", pos)
         return OddKey(key) if kind in (int, tuple, frozenset) else key

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ckptguard.checks.byte_count import check_byte_counts
 from ckptguard.checks.coverage import check_coverage, check_rank_local
@@ -9,9 +10,12 @@ from ckptguard.checks.existence import check_existence
 from ckptguard.checks.settle import confirm, needs_second_look, needs_time
 from ckptguard.clock import Clock
 from ckptguard.formats.checkpoint import Checkpoint
-from ckptguard.model.finding import Finding
+from ckptguard.formats.parts import not_opened
+from ckptguard.model.finding import CheckName, Finding, FindingCode, Severity
 from ckptguard.model.policy import Policy
 from ckptguard.storage.listing import Listing
+
+_MAX_ESCAPES_TOLD: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,3 +73,30 @@ def metadata_paths(seen: Look) -> tuple[str, ...]:
 def _metadata_versions(seen: Look) -> Mapping[str, tuple[int, str | None]]:
     stats = {path: seen.listing.files.get(path) for path in metadata_paths(seen)}
     return {path: (stat.length_bytes, stat.version) for path, stat in stats.items() if stat is not None}
+
+
+def below_root(listing: Listing, root: str) -> Listing:
+    """Cut a listing down to one checkpoint, which stands at `root`, below it or around it."""
+    if root == listing.root:
+        return listing
+    if listing.root in listing.files and len(listing.files) == 1:
+        name = listing.root.rpartition("/")[2]
+        return Listing(root=root, files={name: listing.files[listing.root]})
+    return listing.below(root.removeprefix(f"{listing.root}/") if listing.root else root)
+
+
+def unrecognised(seen: Look) -> tuple[Finding, ...]:
+    """Say what is there instead of a checkpoint; behind a link out of the root there may be one."""
+    if seen.checkpoint.layouts:
+        return ()
+    what = "; ".join(seen.checkpoint.sightings) or "no file at all"
+    return (
+        *map(not_opened, seen.listing.escapes[:_MAX_ESCAPES_TOLD]),
+        Finding(
+            code=FindingCode.UNKNOWN_LAYOUT,
+            check=CheckName.EXISTENCE,
+            severity=Severity.UNKNOWN,
+            message=f"no checkpoint format was recognised; seen: {what}",
+            observed=what,
+        ),
+    )

@@ -1,13 +1,9 @@
 """Validate one checkpoint: the whole protocol, from a path to a report."""
 
-import importlib.util
-import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
-import ckptguard
 from ckptguard.checks.against_manifest import referenced_paths
 from ckptguard.checks.globals import check_metadata_globals
 from ckptguard.checks.phrases import some_of
@@ -20,13 +16,11 @@ from ckptguard.formats.checkpoint import Checkpoint, distinct_shards
 from ckptguard.formats.dcp_builders import KNOWN_GLOBALS
 from ckptguard.formats.denied_globals import is_denied
 from ckptguard.formats.discover import discover
-from ckptguard.formats.parts import not_opened
-from ckptguard.model.checksum import Checksum
 from ckptguard.model.finding import CheckName, Finding, FindingCode, Severity
 from ckptguard.model.layout import Layout, Shard
 from ckptguard.model.manifest import Manifest
-from ckptguard.model.policy import Depth, Policy, Reader
-from ckptguard.model.report import FileEvidence, Report
+from ckptguard.model.policy import Depth, Policy
+from ckptguard.model.report import Report
 from ckptguard.model.verdict import Assurance, CheckResult, derive_judgement, skipped
 from ckptguard.operations.changes import (
     confirmed_by_name,
@@ -39,8 +33,9 @@ from ckptguard.operations.changes import (
     only_as_listed,
 )
 from ckptguard.operations.checksums import ConfirmedChecksums, confirm_checksums
+from ckptguard.operations.evidence import bytes_of_canary, evidence_of, intact_files, proven_files
 from ckptguard.operations.held import Held, find_manifests, hold_content, hold_structure, judge_held
-from ckptguard.operations.look import Look, look, settled_look
+from ckptguard.operations.look import Look, below_root, look, settled_look, unrecognised
 from ckptguard.operations.place import Place
 from ckptguard.operations.reading import Bytes, Reading, load_by_stock, read_bytes, scan_setting
 from ckptguard.operations.results import (
@@ -54,16 +49,13 @@ from ckptguard.operations.results import (
     with_stock,
 )
 from ckptguard.operations.sidecars import files_of, hidden_sidecars, sidecar_zips
+from ckptguard.operations.versions import canary_as_reader, has_module, versions_of
 from ckptguard.scan.faults import store_finding
 from ckptguard.scan.files import whole_file
 from ckptguard.scan.progress import ProgressListener
 from ckptguard.storage.caching import CachingStore
 from ckptguard.storage.fresh import FreshStore
 from ckptguard.storage.listing import Listing, list_folder
-
-_MAX_ESCAPES_TOLD: Final = 20
-CHECKS_VERSION: Final = "1"
-"""Raised whenever the same bytes may get another verdict; part of every report."""
 
 
 def validate(
@@ -170,11 +162,11 @@ class _Validation:
         asked, policy = self._asked, self._policy
         listing = list_folder(self._store, asked.place.prefix, max_files=policy.limits.max_files)
         checkpoint = discover(self._store, listing, policy.limits, step=asked.step)
-        seen = look(checkpoint, _below_root(listing, checkpoint.root))
+        seen = look(checkpoint, below_root(listing, checkpoint.root))
         self._held = find_manifests(self._store, seen, asked.manifest)
         findings = (
             *seen.findings,
-            *_unrecognised(seen),
+            *unrecognised(seen),
             *self._held.findings,
             *self._structure_findings(seen, self._held),
         )
@@ -207,13 +199,13 @@ class _Validation:
         if has_changed(changes):
             reading, findings = doubted_reading(reading), doubted(findings)
         findings += changes
-        proven = _proven(held, observed)
+        proven = proven_files(held, observed)
         findings += self._time_findings(seen, proven & held.saved_paths)
         provenance = judge_held(
             held,
             seen,
             observed=observed,
-            intact=_intact(reading) if not changes else frozenset(),
+            intact=intact_files(reading) if not changes else frozenset(),
             doubts=of_check(findings, CheckName.PROVENANCE),
         )
         numerics = merge_numerics(reading.scans.values())
@@ -241,13 +233,13 @@ class _Validation:
             num_items=sum(len(shard.items) for shard in shards),
             num_tensors=sum(len(layout.tensors) for layout in seen.checkpoint.layouts),
             bytes_total=sum(stat.length_bytes for stat in seen.listing.files.values()),
-            bytes_read=self._bytes_of_first_look + self._store.bytes_read + _bytes_of_canary(reading),
+            bytes_read=self._bytes_of_first_look + self._store.bytes_read + bytes_of_canary(reading),
             step=seen.checkpoint.step,
             steps=seen.checkpoint.steps,
             files=tuple(observed[path] for path in sorted(observed)),
             numerics=numerics,
             other_findings=seen.checkpoint.surroundings,
-            versions=_versions(reading),
+            versions=versions_of(reading),
             manifest_identity=held.identity,
         )
 
@@ -300,7 +292,7 @@ class _Validation:
             return (), (store_finding(error, file=error.key),)
 
     def _confirmed(self, seen: Look, held: Held, reading: Reading, source: Bytes) -> ConfirmedChecksums:
-        observed = _evidence(seen, reading, held)
+        observed = evidence_of(seen, reading, held)
         if self._policy.depth is Depth.STRUCTURE:
             return ConfirmedChecksums(observed=observed)
         return confirm_checksums(held.expected, observed, seen.listing.files, scan_setting(seen, (), source))
@@ -337,8 +329,8 @@ class _Validation:
     def _reader_findings(self, layouts: Sequence[Layout], reading: Reading) -> tuple[Finding, ...]:
         if self._policy.depth is not Depth.LOAD:
             return ()
-        reader = self._policy.reader or _canary_as_reader(reading)
-        return check_reader(layouts, reader=reader, has_module=_has_module)
+        reader = self._policy.reader or canary_as_reader(reading)
+        return check_reader(layouts, reader=reader, has_module=has_module)
 
     def _stock(
         self, seen: Look, reading: Reading, results: list[CheckResult], source: Bytes
@@ -363,7 +355,7 @@ class _Validation:
         if unbuilt:
             return f"it would build {some_of(unbuilt)}; vouch with --allow-global"
         layouts = seen.checkpoint.layouts
-        gaps = check_reader(layouts, reader=_canary_as_reader(reading), has_module=_has_module)
+        gaps = check_reader(layouts, reader=canary_as_reader(reading), has_module=has_module)
         return gaps[0].message if gaps else None
 
     def _report_of_nothing(self, error: StoreError | LimitExceededError) -> Report:
@@ -387,109 +379,6 @@ def _why_not_seen(error: StoreError | LimitExceededError, place: str) -> Finding
         severity=Severity.UNKNOWN,
         message=str(error),
     )
-
-
-def _below_root(listing: Listing, root: str) -> Listing:
-    """Cut a listing down to one checkpoint, which stands at `root`, below it or around it."""
-    if root == listing.root:
-        return listing
-    if listing.root in listing.files and len(listing.files) == 1:
-        name = listing.root.rpartition("/")[2]
-        return Listing(root=root, files={name: listing.files[listing.root]})
-    return listing.below(root.removeprefix(f"{listing.root}/") if listing.root else root)
-
-
-def _unrecognised(seen: Look) -> tuple[Finding, ...]:
-    """Say what is there instead of a checkpoint; behind a link out of the root there may be one."""
-    if seen.checkpoint.layouts:
-        return ()
-    what = "; ".join(seen.checkpoint.sightings) or "no file at all"
-    return (
-        *map(not_opened, seen.listing.escapes[:_MAX_ESCAPES_TOLD]),
-        Finding(
-            code=FindingCode.UNKNOWN_LAYOUT,
-            check=CheckName.EXISTENCE,
-            severity=Severity.UNKNOWN,
-            message=f"no checkpoint format was recognised; seen: {what}",
-            observed=what,
-        ),
-    )
-
-
-def _evidence(seen: Look, reading: Reading, held: Held) -> dict[str, FileEvidence]:
-    """What was seen of each file: read, or only listed; with the checksum that its manifest speaks of."""
-    checksums: dict[str, tuple[Checksum, ...]] = {
-        file.path: (file.checksum,) for layout in seen.checkpoint.layouts for file in layout.metadata_files
-    }
-    checksums |= {scan.path: scan.checksums for scan in reading.scans.values() if scan.checksums}
-    expected = held.expected
-    return {
-        path: FileEvidence(
-            path=path,
-            length_bytes=stat.length_bytes,
-            checksum=_comparable(checksums.get(path, ()), expected.get(path)),
-            version=stat.version,
-            modified_at=stat.modified_at,
-        )
-        for path, stat in seen.listing.files.items()
-    }
-
-
-def _comparable(observed: Sequence[Checksum], expected: Checksum | None) -> Checksum | None:
-    for checksum in observed:
-        if expected is not None and checksum.algorithm is expected.algorithm:
-            return checksum
-    return observed[0] if observed else None
-
-
-def _bytes_of_canary(reading: Reading) -> int:
-    scans = reading.outcome.scans.values() if reading.outcome is not None else ()
-    return sum(scan.bytes_read for scan in scans)
-
-
-def _intact(reading: Reading) -> frozenset[str]:
-    """Files whose own CRCs hold: another checksum there means another save, not damage."""
-    return frozenset(
-        scan.path
-        for scan in reading.scans.values()
-        if scan.items and not scan.findings and not scan.items_without_crc and not scan.items_unproven
-    )
-
-
-def _proven(held: Held, observed: Mapping[str, FileEvidence]) -> frozenset[str]:
-    return frozenset(
-        path
-        for path, checksum in held.expected.items()
-        if path in observed and observed[path].checksum == checksum
-    )
-
-
-def _canary_as_reader(reading: Reading) -> Reader:
-    versions = reading.outcome.versions if reading.outcome is not None else {}
-    return Reader(
-        torch=_major_minor(versions.get("torch")),
-        python=_major_minor(versions.get("python", platform.python_version())),
-    )
-
-
-def _major_minor(version: str | None) -> tuple[int, int] | None:
-    if version is None:
-        return None
-    major, minor = version.split(".")[:2]
-    return int(major), int(minor)
-
-
-def _has_module(name: str) -> bool:
-    try:
-        return name != "__main__" and importlib.util.find_spec(name) is not None
-    except ValueError:  # no name that a module can have
-        return False
-
-
-def _versions(reading: Reading) -> dict[str, str]:
-    of_canary = dict(reading.outcome.versions) if reading.outcome is not None else {}
-    own = {"ckptguard": ckptguard.__version__, "checks": CHECKS_VERSION, "python": platform.python_version()}
-    return own | of_canary
 
 
 def _place(url: str, root: str) -> str:
