@@ -27,8 +27,9 @@ from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
 from torch.distributed.checkpoint.storage import StorageReader
 from torch.futures import Future
 
+from ckptguard.canary.extremes import NumericsMeter
 from ckptguard.canary.job import Group
-from ckptguard.canary.window import NumericsMeter, Window, torch_dtype
+from ckptguard.canary.window import Window, torch_dtype
 from ckptguard.formats.protocol import StoredTensor
 from ckptguard.model.finding import CheckName, Finding, FindingCode, Severity
 from ckptguard.model.layout import Item, ItemKind, Shard
@@ -130,6 +131,7 @@ class WindowPlanner(LoadPlanner):
 
     def __init__(self, share: Sequence[Shard], *, device: torch.device, numerics: NumericsMode) -> None:
         self.shards: Mapping[str, Shard] = {shard.path: shard for shard in share}
+        self.dtypes = {item.fqn: item.dtype or "" for shard in share for item in shard.items}
         self.device = device
         self.is_measuring = numerics is not NumericsMode.OFF
         self._of_thread = threading.local()
@@ -180,7 +182,8 @@ class WindowPlanner(LoadPlanner):
     def commit_tensor(self, read_item: ReadItem, tensor: torch.Tensor) -> None:
         """Take back a window that holds values, and measure them."""
         if self.is_measuring:
-            self.window().meter.measure(read_item.storage_index.fqn, tensor)
+            fqn = read_item.storage_index.fqn
+            self.window().measure(fqn, self.dtypes[fqn])
 
 
 class VerifyingReader(StorageReader):

@@ -4,24 +4,22 @@ Imports torch: only the canary child loads this module.
 """
 
 import functools
-import math
 import mmap
-from collections.abc import Mapping
 from typing import Final
 
 import torch
 
+from ckptguard.canary.extremes import FloatLayout, NumericsMeter, layout_of
 from ckptguard.formats.protocol import StoredTensor
-from ckptguard.model.report import TensorNumerics
 
 _AS_FLOAT32: Final = frozenset(
     getattr(torch, name)
-    for name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
+    for name in ("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
     if hasattr(torch, name)
 )
-"""aminmax is not implemented for these on CPU (torch 2.13); float32 holds each of their values."""
+"""Types whose bit patterns do not order as IEEE's do; float32 holds each of their values."""
 
-_MEASURED: Final = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+_SIGNED: Final = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @functools.cache
@@ -51,6 +49,7 @@ class Window:
         self._device = device
         self._is_host = device.type == "cpu"
         self._host = memoryview(b"")
+        self._bytes: memoryview | None = None
         self.target = torch.empty(0)
         self.meter = NumericsMeter()
 
@@ -68,10 +67,49 @@ class Window:
             dtype: Their type.
             stored: How the tensor lies in its storage, where that is whole.
         """
+        self._bytes = view
         values = as_tensor(view, dtype)
         if stored is not None and not _is_plain(stored):
             values = values.as_strided(stored.sizes, stored.stride, stored.storage_offset)
+            self._bytes = None
         self.target = values if self._is_host else values.to(self._device)
+
+    def measure(self, fqn: str, dtype: str) -> None:
+        """Take the numerics of the values just placed."""
+        if self._is_host and self._bytes is not None and self.target.dtype not in _AS_FLOAT32:
+            self.meter.measure(fqn, dtype, self._bytes)
+        elif self.target.numel():
+            _measure_tensor(self.meter, fqn, dtype, self.target)
+
+
+def _measure_tensor(meter: NumericsMeter, fqn: str, dtype: str, values: torch.Tensor) -> None:
+    """As `NumericsMeter.measure`, on whatever device the values are."""
+    if values.dtype in _AS_FLOAT32:
+        dtype, values = "float32", values.to(torch.float32)
+    layout = layout_of(dtype)
+    if layout is not None:
+        if values.is_complex():
+            values = torch.view_as_real(values)
+        meter.include(fqn, *ranks_of_tensor(values, layout), layout)
+
+
+def ranks_of_tensor(values: torch.Tensor, layout: FloatLayout) -> tuple[int, int]:
+    """As `extremes.ranks_of`, by torch's integer reductions.
+
+    torch reduces no unsigned integers: with the sign bit flipped, signed ones order as
+    unsigned ones do.
+
+    Args:
+        values: At least one; of the layout's type.
+        layout: Bits of the type.
+    """
+    signed = values.contiguous().view(_SIGNED[values.itemsize])
+    flipped = signed ^ (-layout.sign)
+    highest, highest_signed = int(flipped.amax()) + layout.sign, int(signed.amax())
+    if highest >= layout.sign and highest_signed >= 0:
+        return layout.sign - highest, highest_signed
+    lowest = int(flipped.amin()) + layout.sign
+    return (lowest, highest) if highest < layout.sign else (layout.sign - highest, layout.sign - lowest)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -90,65 +128,3 @@ def _host_memory(length_bytes: int, device: torch.device) -> memoryview:
         return memoryview(mmap.mmap(-1, length_bytes))
     pinned = torch.empty(length_bytes, dtype=torch.uint8, pin_memory=True)
     return pinned.numpy().data
-
-
-class NumericsMeter:
-    """Collects the extremes of floating-point tensors, by FQN."""
-
-    def __init__(self) -> None:
-        self._extremes: dict[str, tuple[float, float, torch.dtype]] = {}
-
-    def measure(self, fqn: str, values: torch.Tensor) -> None:
-        """Reduce some elements of a tensor, on whatever device they are.
-
-        Integers, booleans and packed sub-byte types are not measured: each of their bit
-        patterns is a number.
-        """
-        if values.dtype not in _MEASURED:
-            if values.dtype in _AS_FLOAT32:
-                values = values.to(torch.float32)
-            elif values.is_complex():
-                values = torch.view_as_real(values)
-            else:
-                return
-        if values.numel() == 0:
-            return
-        low, high = torch.aminmax(values)
-        minimum, maximum = low.item(), high.item()
-        if fqn in self._extremes:
-            known_minimum, known_maximum, _ = self._extremes[fqn]
-            minimum, maximum = _lowest(known_minimum, minimum), _highest(known_maximum, maximum)
-        self._extremes[fqn] = (minimum, maximum, values.dtype)
-
-    def results(self) -> Mapping[str, TensorNumerics]:
-        """Return what was measured."""
-        return {
-            fqn: _numerics(low, high, _smallest_normal(dtype))
-            for fqn, (low, high, dtype) in self._extremes.items()
-        }
-
-
-def _lowest(one: float, other: float) -> float:
-    """Return the smaller; NaN if any is NaN."""
-    return one if math.isnan(one) or one < other else other
-
-
-def _highest(one: float, other: float) -> float:
-    """Return the larger; NaN if any is NaN."""
-    return one if math.isnan(one) or one > other else other
-
-
-@functools.cache
-def _smallest_normal(dtype: torch.dtype) -> float:
-    return torch.finfo(dtype).tiny
-
-
-def _numerics(low: float, high: float, tiny: float) -> TensorNumerics:
-    is_zero = low == 0 and high == 0
-    return TensorNumerics(
-        minimum=low,
-        maximum=high,
-        is_finite=math.isfinite(low) and math.isfinite(high),
-        is_zero=is_zero,
-        is_denormal=not is_zero and -tiny < low and high < tiny,
-    )
