@@ -14,6 +14,7 @@ from ckptguard.formats.dcp_values import (
     BytesEntry,
     Chunk,
     Dtype,
+    MemoryFormat,
     Metadata,
     MetadataIndex,
     Properties,
@@ -62,14 +63,14 @@ def _make(cls: type[Buildable], shortcut: ShortcutFactory | None = None) -> Buil
     return Builder(make, shortcut)
 
 
-def _one_of(*values: object) -> Builder:
+def _one_of(*values: object, cls: type[StandIn] | type[MemoryFormat] = StandIn) -> Builder:
     """Build what torch makes of its only argument, which must be one of these."""
 
-    def make(args: tuple[object, ...]) -> StandIn:
+    def make(args: tuple[object, ...]) -> StandIn | MemoryFormat:
         if len(args) != 1 or not any(type(args[0]) is type(value) and args[0] == value for value in values):
             msg = "a memory format or layout that torch does not have"
             raise ValueError(msg)
-        return StandIn(args)
+        return cls(args)
 
     return Builder(make)
 
@@ -91,7 +92,7 @@ BUILDERS: Final[dict[str, Builder | Constant]] = {
     f"{METADATA_MODULE}.StorageMeta": _make(StorageMeta),
     **dict.fromkeys(PROPERTIES_GLOBALS, _make(Properties)),
     **dict.fromkeys(STORAGE_INFO_GLOBALS, _make(StorageInfo)),
-    **dict.fromkeys(_MEMORY_FORMATS, _one_of(0, 1, 2)),
+    **dict.fromkeys(_MEMORY_FORMATS, _one_of(0, 1, 2, cls=MemoryFormat)),
     **dict.fromkeys(PATH_GLOBALS, Builder(StandIn)),
     _LAYOUTS: _one_of(*_LAYOUT_NAMES),
     "torch.Size": Builder(_size),

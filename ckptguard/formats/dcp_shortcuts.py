@@ -8,7 +8,14 @@ the bytes, whose hash nobody can predict. That also shares them, which halves th
 import re
 from typing import Final
 
-from ckptguard.formats.dcp_values import Dtype, MetadataIndex, Properties, StorageInfo, TensorEntry
+from ckptguard.formats.dcp_values import (
+    Dtype,
+    MemoryFormat,
+    MetadataIndex,
+    Properties,
+    StorageInfo,
+    TensorEntry,
+)
 from ckptguard.formats.pickle_machine import SKIPPED, Machine, Shortcut
 from ckptguard.formats.pickle_shortcut import (
     GET,
@@ -296,6 +303,8 @@ class _TensorShortcut:
         ref, *rest = (recalled(self._machine, get) for get in _REFERENCE.findall(raw))
         dtype = rest[0]
         if not _is_properties(ref) or type(dtype) is not Dtype or any(value is SKIPPED for value in rest):
+            return None
+        if type(rest[-1]) is not MemoryFormat:
             return None
         made = self._properties[raw] = Properties(dtype)
         return made

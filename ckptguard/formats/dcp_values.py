@@ -23,13 +23,19 @@ class Dtype(NamedTuple):
 
 
 class StandIn(NamedTuple):
-    """Something that matters to nobody here: a path, a tensor layout, a memory format.
+    """Something that matters to nobody here: a path, a tensor layout.
 
     Wrapped, so that it cannot pass for a string, a number or a size in another place.
 
     Args:
         content: What it was made of, as pickled.
     """
+
+    content: object
+
+
+class MemoryFormat(NamedTuple):
+    """A memory format, by its number; known apart, because stock insists on one."""
 
     content: object
 
@@ -115,7 +121,7 @@ class Chunk(Fields):
 
 
 class Properties(Buildable):
-    """TensorProperties: only the dtype matters."""
+    """TensorProperties: only the dtype is kept; what stock would refuse is refused."""
 
     __slots__ = ("dtype",)
     is_hashable = False
@@ -125,11 +131,15 @@ class Properties(Buildable):
         self.dtype = dtype
 
     def set_state(self, state: object) -> None:
-        """Take the dtype: first of the tuple that `__getstate__` makes, or a field."""
-        if isinstance(state, tuple) and state:
-            self.dtype = state[0]
-        elif isinstance(state, dict):
-            self.dtype = state.get("dtype")
+        """Take the dtype: first of the five that `__getstate__` makes.
+
+        Source: torch 2.13 checkpoint/metadata.py, `TensorProperties.__setstate__`, which
+        raises where the fourth is no memory format.
+        """
+        if not isinstance(state, tuple) or len(state) != 5 or type(state[3]) is not MemoryFormat:  # noqa: PLR2004 - its fields
+            msg = "tensor properties that torch does not restore"
+            raise ValueError(msg)
+        self.dtype = state[0]
 
 
 class TensorEntry(Fields):
