@@ -102,9 +102,10 @@ def test_a_canary_without_memory_ends_and_content_is_judged_all_the_same(corpus_
     )
     report = json.loads(done.stdout)
     assert {check["name"]: check["status"] for check in report["checks"]}["content"] == "pass"
-    assert [finding["code"] for finding in report["findings"] if finding["check"] == "load"] == [
-        "canary_crashed"
-    ]
+    codes = {finding["code"] for finding in report["findings"] if finding["check"] == "load"}
+    # Where memory runs out is the allocator's choice: torch does not start, or says so itself.
+    assert codes <= {"canary_crashed", "load_failed"}
+    assert codes
     assert (report["verdict"], done.returncode) == ("UNKNOWN", 20)
 
 
