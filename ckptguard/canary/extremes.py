@@ -10,8 +10,10 @@ Measured (AVX-512 server, 1 MiB in cache, one thread): two integer maxima of num
 microseconds for any type; `torch.aminmax` 75 for float32, 113 for bfloat16.
 """
 
+import math
+import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -25,60 +27,77 @@ class FloatLayout:
     """How one floating-point type lies in its bits.
 
     Args:
-        signed: numpy's signed integer of the same width.
-        unsigned: numpy's unsigned one.
-        sign: Pattern of the sign bit.
+        size_bytes: Of one value.
         mantissa_bits: Bits of the fraction.
         bias: Of the exponent.
         infinity: Magnitude of infinity; where a type has none, of its first NaN.
         has_infinity: Whether that magnitude is infinity.
+        decoder: Of the type itself, or of a wider one whose upper bits it is.
+        shift: Bits by which that one is wider.
     """
 
-    signed: str
-    unsigned: str
-    sign: int
+    size_bytes: int
     mantissa_bits: int
     bias: int
     infinity: int
     has_infinity: bool = True
+    decoder: struct.Struct | None = None
+    shift: int = 0
+    sign: int = field(init=False)
+    signed: np.dtype[np.signedinteger] = field(init=False)
+    unsigned: np.dtype[np.unsignedinteger] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Derive the sign's pattern and the integers of the same width."""
+        object.__setattr__(self, "sign", 1 << (8 * self.size_bytes - 1))
+        object.__setattr__(self, "signed", np.dtype(f"<i{self.size_bytes}"))
+        object.__setattr__(self, "unsigned", np.dtype(f"<u{self.size_bytes}"))
 
     def value_of(self, rank: int) -> float:
         """Return the number of a rank: its magnitude's pattern, with the number's sign."""
         magnitude = abs(rank)
-        if magnitude > self.infinity or (magnitude == self.infinity and not self.has_infinity):
-            return float("nan")
-        sign = -1.0 if rank < 0 else 1.0
-        if magnitude == self.infinity:
-            return sign * float("inf")
+        if self.decoder is not None:
+            pattern = (magnitude << self.shift).to_bytes(self.decoder.size, "little")
+            value: float = self.decoder.unpack(pattern)[0]
+        else:
+            value = self._small_value_of(magnitude)
+        return -value if rank < 0 else value
+
+    def _small_value_of(self, magnitude: int) -> float:
+        if magnitude >= self.infinity:
+            return math.inf if magnitude == self.infinity and self.has_infinity else math.nan
         fraction = magnitude & ((1 << self.mantissa_bits) - 1)
         exponent = magnitude >> self.mantissa_bits
         if exponent == 0:
-            return sign * fraction * 2.0 ** (1 - self.bias - self.mantissa_bits)
-        significand = 1.0 + fraction / (1 << self.mantissa_bits)
-        return sign * significand * 2.0 ** (exponent - self.bias)
+            return fraction * 2.0 ** (1 - self.bias - self.mantissa_bits)
+        return (1.0 + fraction / (1 << self.mantissa_bits)) * 2.0 ** (exponent - self.bias)
 
 
 LAYOUTS: Final[Mapping[str, FloatLayout]] = {
     "float64": FloatLayout(
-        signed="<i8", unsigned="<u8", sign=1 << 63, mantissa_bits=52, bias=1023, infinity=0x7FF << 52
+        size_bytes=8, mantissa_bits=52, bias=1023, infinity=0x7FF << 52, decoder=struct.Struct("<d")
     ),
     "float32": FloatLayout(
-        signed="<i4", unsigned="<u4", sign=1 << 31, mantissa_bits=23, bias=127, infinity=0xFF << 23
+        size_bytes=4, mantissa_bits=23, bias=127, infinity=0xFF << 23, decoder=struct.Struct("<f")
     ),
     "bfloat16": FloatLayout(
-        signed="<i2", unsigned="<u2", sign=1 << 15, mantissa_bits=7, bias=127, infinity=0xFF << 7
+        size_bytes=2, mantissa_bits=7, bias=127, infinity=0xFF << 7, decoder=struct.Struct("<f"), shift=16
     ),
     "float16": FloatLayout(
-        signed="<i2", unsigned="<u2", sign=1 << 15, mantissa_bits=10, bias=15, infinity=0x1F << 10
+        size_bytes=2, mantissa_bits=10, bias=15, infinity=0x1F << 10, decoder=struct.Struct("<e")
     ),
-    "float8_e5m2": FloatLayout(
-        signed="i1", unsigned="u1", sign=1 << 7, mantissa_bits=2, bias=15, infinity=0x1F << 2
-    ),
-    "float8_e4m3fn": FloatLayout(
-        signed="i1", unsigned="u1", sign=1 << 7, mantissa_bits=3, bias=7, infinity=0x7F, has_infinity=False
-    ),
+    "float8_e5m2": FloatLayout(size_bytes=1, mantissa_bits=2, bias=15, infinity=0x1F << 2),
+    "float8_e4m3fn": FloatLayout(size_bytes=1, mantissa_bits=3, bias=7, infinity=0x7F, has_infinity=False),
 }
-"""By torch's dtype name. Complex numbers are measured as pairs of their parts' type."""
+"""By torch's dtype name."""
+
+_MEASURED_AS: Final[Mapping[str, FloatLayout]] = {
+    **LAYOUTS,
+    "complex128": LAYOUTS["float64"],
+    "complex64": LAYOUTS["float32"],
+    "complex32": LAYOUTS["float16"],
+}
+_largest, _smallest = np.maximum.reduce, np.minimum.reduce
 
 
 def layout_of(dtype: str) -> FloatLayout | None:
@@ -87,9 +106,7 @@ def layout_of(dtype: str) -> FloatLayout | None:
     Integers, booleans and packed sub-byte types have no pattern that is not a number;
     the `fnuz` and `e8m0fnu` types keep NaN where others keep -0, or have no sign.
     """
-    return LAYOUTS.get(
-        {"complex128": "float64", "complex64": "float32", "complex32": "float16"}.get(dtype, dtype)
-    )
+    return _MEASURED_AS.get(dtype)
 
 
 def ranks_of(view: memoryview, layout: FloatLayout) -> tuple[int, int]:
@@ -103,8 +120,8 @@ def ranks_of(view: memoryview, layout: FloatLayout) -> tuple[int, int]:
         layout: Their type's.
     """
     patterns = np.frombuffer(view, dtype=layout.unsigned)
-    highest = int(np.maximum.reduce(patterns))
-    highest_signed = int(np.maximum.reduce(patterns.view(layout.signed)))
+    highest = int(_largest(patterns))
+    highest_signed = int(_largest(patterns.view(layout.signed)))
     if highest >= layout.sign and highest_signed >= 0:
         return layout.sign - highest, highest_signed
     return _of_one_sign(patterns, highest, layout)
@@ -113,7 +130,7 @@ def ranks_of(view: memoryview, layout: FloatLayout) -> tuple[int, int]:
 def _of_one_sign(
     patterns: npt.NDArray[np.unsignedinteger], highest: int, layout: FloatLayout
 ) -> tuple[int, int]:
-    lowest = int(np.minimum.reduce(patterns))
+    lowest = int(_smallest(patterns))
     if highest < layout.sign:
         return lowest, highest
     return layout.sign - highest, layout.sign - lowest
@@ -136,9 +153,8 @@ class NumericsMeter:
         layout = layout_of(dtype)
         if layout is None:
             return
-        size = layout.sign.bit_length() // 8
-        if len(view) % size:
-            view = view[: len(view) - len(view) % size]
+        if rest := len(view) % layout.size_bytes:
+            view = view[:-rest]
         if view:
             self.include(fqn, *ranks_of(view, layout), layout)
 
@@ -157,11 +173,11 @@ class NumericsMeter:
 def _numerics(lowest: int, highest: int, layout: FloatLayout) -> TensorNumerics:
     magnitude = max(abs(lowest), abs(highest))
     values = layout.value_of(lowest), layout.value_of(highest)
-    has_nan = any(value != value for value in values)  # noqa: PLR0124 - NaN
+    has_nan = math.isnan(values[0]) or math.isnan(values[1])
     return TensorNumerics(
-        minimum=float("nan") if has_nan else values[0],
-        maximum=float("nan") if has_nan else values[1],
-        is_finite=magnitude < layout.infinity,
-        is_zero=magnitude == 0,
-        is_denormal=0 < magnitude < 1 << layout.mantissa_bits,
+        math.nan if has_nan else values[0],
+        math.nan if has_nan else values[1],
+        magnitude < layout.infinity,
+        magnitude == 0,
+        0 < magnitude < 1 << layout.mantissa_bits,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from ckptguard.model.checksum import Checksum
 from ckptguard.model.finding import Finding
@@ -21,9 +21,8 @@ class FileEvidence:
     modified_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorNumerics:
-    """What check 7 measured of one tensor, over all its slices.
+class TensorNumerics(NamedTuple):
+    """What check 7 measured of one tensor, over all its slices; a million of them are made.
 
     Args:
         minimum: Smallest value; NaN if any element is NaN.
