@@ -3,7 +3,7 @@
 import importlib.util
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ckptguard.canary.job import CanaryJob
 from ckptguard.canary.outcome import CanaryOutcome, Ending
@@ -172,12 +172,15 @@ def _run(job: CanaryJob, seen: Look, source: Bytes) -> CanaryOutcome:
 def _in_child(job: CanaryJob, seen: Look, source: Bytes) -> CanaryOutcome:
     bytes_total = sum(stat.length_bytes for stat in seen.listing.files.values())
     shards = [shard for layout in seen.checkpoint.layouts for shard in layout.shards]
+    total = Progress(phase="starting torch", bytes_total=bytes_total, files_total=len(shards))
+    if source.progress is not None:
+        source.progress(total)
     return run_canary(
         job,
         deadline_s=source.policy.deadline_s or _default_deadline_s(bytes_total),
         clock=source.clock,
         progress=source.progress,
-        total=Progress(phase="loading", bytes_total=bytes_total, files_total=len(shards)),
+        total=replace(total, phase="loading"),
     )
 
 
