@@ -88,7 +88,7 @@ def _is_new(evidence: FileEvidence | None, saved: Collection[Checksum]) -> bool:
 def _gap(listed: Collection[str], unequal: Sequence[str], unlisted: Sequence[str]) -> str | None:
     if unequal:
         share = f"{len(unequal)} of {counted(len(listed), 'listed file')}"
-        return f"{share} not read and found equal: {some_of(unequal)}"
+        return f"{share} not proven equal: {some_of(unequal)}"
     if unlisted:
         return f"the manifest does not cover {some_of(unlisted)}"
     return None

@@ -65,9 +65,9 @@ def content_result(
     if policy.depth is Depth.STRUCTURE:
         return skipped(CheckName.CONTENT, "depth structure was asked for")
     objects = {path: scan.object_globals for path, scan in reading.scans.items() if scan.object_globals}
-    content = [
-        *of_check(findings, CheckName.CONTENT),
+    content = [  # what names a tensor and a byte first, then what names a file
         *(finding for scan in reading.scans.values() for finding in scan.findings if _is_content(finding)),
+        *of_check(findings, CheckName.CONTENT),
         *(finding for finding in reading.findings if _is_content(finding)),
         *of_check(check_object_globals(objects, is_denied=is_denied, policy=policy), CheckName.CONTENT),
         *_format_limits(seen.checkpoint.layouts, reading.scans, proven),
