@@ -9,6 +9,7 @@ from ckptguard.checks.coverage import check_coverage, check_rank_local
 from ckptguard.checks.existence import check_existence
 from ckptguard.checks.settle import confirm, needs_second_look, needs_time
 from ckptguard.clock import Clock
+from ckptguard.errors import ConfigError
 from ckptguard.formats.checkpoint import Checkpoint
 from ckptguard.formats.parts import not_opened
 from ckptguard.model.finding import CheckName, Finding, FindingCode, Severity
@@ -75,11 +76,28 @@ def _metadata_versions(seen: Look) -> Mapping[str, tuple[int, str | None]]:
     return {path: (stat.length_bytes, stat.version) for path, stat in stats.items() if stat is not None}
 
 
+def is_single_file(listing: Listing) -> bool:
+    """Say whether a file was asked for, not a folder."""
+    return len(listing.files) == 1 and listing.root in listing.files
+
+
+def refuse_part_of_a_set(seen: Look, listing: Listing, target: str) -> None:
+    """Refuse to judge a checkpoint of several files by one of them.
+
+    Raises:
+        ConfigError: Only one file was asked for, and it does not stand for itself.
+    """
+    codes = {finding.code for finding in seen.findings}
+    if is_single_file(listing) and codes & {FindingCode.MISSING_SHARD, FindingCode.NOT_COMMITTED}:
+        msg = f"{target} is one file of a checkpoint: name the folder that holds it"
+        raise ConfigError(msg)
+
+
 def below_root(listing: Listing, root: str) -> Listing:
     """Cut a listing down to one checkpoint, which stands at `root`, below it or around it."""
     if root == listing.root:
         return listing
-    if listing.root in listing.files and len(listing.files) == 1:
+    if is_single_file(listing):
         name = listing.root.rpartition("/")[2]
         return Listing(root=root, files={name: listing.files[listing.root]})
     return listing.below(root.removeprefix(f"{listing.root}/") if listing.root else root)

@@ -35,7 +35,7 @@ from ckptguard.operations.changes import (
 from ckptguard.operations.checksums import ConfirmedChecksums, confirm_checksums
 from ckptguard.operations.evidence import bytes_of_canary, evidence_of, intact_files, proven_files
 from ckptguard.operations.held import Held, find_manifests, hold_content, hold_structure, judge_held
-from ckptguard.operations.look import Look, below_root, look, settled_look, unrecognised
+from ckptguard.operations.look import Look, below_root, look, refuse_part_of_a_set, settled_look, unrecognised
 from ckptguard.operations.place import Place
 from ckptguard.operations.reading import Bytes, Reading, load_by_stock, read_bytes, scan_setting
 from ckptguard.operations.results import (
@@ -163,6 +163,7 @@ class _Validation:
         listing = list_folder(self._store, asked.place.prefix, max_files=policy.limits.max_files)
         checkpoint = discover(self._store, listing, policy.limits, step=asked.step)
         seen = look(checkpoint, below_root(listing, checkpoint.root))
+        refuse_part_of_a_set(seen, listing, asked.place.target)
         self._held = find_manifests(self._store, seen, asked.manifest)
         findings = (
             *seen.findings,

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ckptguard.errors import ConfigError
 from ckptguard.model.policy import Depth, Policy
 from ckptguard.model.verdict import Assurance, Verdict
 from ckptguard.operations.validate import validate
@@ -70,3 +71,23 @@ def test_every_byte_is_read_once(corpus_dir: Path) -> None:
     for name in ("dcp_torch2_13_0_fsdp2_ws4", "dcp_torch2_13_0_zstd_ws2", "torchtitan_sync_ws2"):
         report = validate(str(corpus_dir / name), policy=CONTENT_ONLY)
         assert report.bytes_read == report.bytes_total, name
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "dcp_torch2_13_0_run_ws2_step2/__0_0.distcp",
+        "hf_save_pretrained/model-00001-of-00005.safetensors",
+        "verl_fsdp2_ws2/global_step_1/actor/model_world_size_2_rank_0.pt",
+    ],
+)
+def test_one_file_of_a_checkpoint_is_refused_and_its_folder_asked_for(corpus_dir: Path, path: str) -> None:
+    with pytest.raises(ConfigError, match="name the folder"):
+        validate(str(corpus_dir / path), policy=CONTENT_ONLY)
+
+
+def test_a_file_that_stands_for_itself_is_judged(corpus_dir: Path) -> None:
+    report = validate(
+        str(corpus_dir / "hf_save_pretrained_single" / "model.safetensors"), policy=CONTENT_ONLY
+    )
+    assert report.judgement.verdict is Verdict.VALID
