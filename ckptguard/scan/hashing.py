@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Collection
-from typing import Final, Protocol
+from typing import Protocol
 
 import xxhash
 
@@ -12,10 +12,6 @@ from ckptguard.model.checksum import Algorithm, Checksum
 class _Hash(Protocol):
     def update(self, data: memoryview, /) -> None: ...
     def hexdigest(self) -> str: ...
-
-
-COMPUTED: Final = frozenset({Algorithm.XXH3_128, Algorithm.SHA256})
-"""What the pass can compute; a manifest may hold others, which then stay unproven."""
 
 
 class FileHasher:

@@ -1,17 +1,16 @@
 """A store that remembers the metadata read through it, and counts the bytes it read."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Self
 
 from ckptguard.errors import LimitExceededError
+from ckptguard.storage.forwarding import ForwardingReader, ForwardingStore
 from ckptguard.storage.memory import MemoryReader
-from ckptguard.storage.protocol import ObjectStat, RangeReader, Store, read_whole
-from ckptguard.storage.retry import version_of
+from ckptguard.storage.protocol import RangeReader, Store, read_whole
 
 
-class CachingStore:
+class CachingStore(ForwardingStore):
     """Reads each small object once: what `read_whole` read through it is answered from memory.
 
     One process's `blobs` start another's store, so that `.metadata` is not read twice.
@@ -23,19 +22,9 @@ class CachingStore:
     """
 
     def __init__(self, inner: Store, blobs: Mapping[str, bytes] | None = None) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._blobs = dict(blobs or {})
         self._count = _Count()
-
-    @property
-    def inner(self) -> Store:
-        """The store that is asked."""
-        return self._inner
-
-    @property
-    def url(self) -> str:
-        """The inner store's."""
-        return self._inner.url
 
     @property
     def blobs(self) -> Mapping[str, bytes]:
@@ -46,18 +35,6 @@ class CachingStore:
     def bytes_read(self) -> int:
         """Bytes that the inner store gave, repeated reads included, answers from memory not."""
         return self._count.total_bytes
-
-    def walk(self, prefix: str = "") -> Iterator[ObjectStat]:
-        """Ask the inner store."""
-        return self._inner.walk(prefix)
-
-    def escapes(self, prefix: str = "") -> Iterator[str]:
-        """Ask the inner store."""
-        return self._inner.escapes(prefix)
-
-    def stat(self, path: str) -> ObjectStat:
-        """Ask the inner store."""
-        return self._inner.stat(path)
 
     def open(self, path: str) -> RangeReader:
         """Open one object: the remembered bytes if there are any, else the inner store's.
@@ -129,7 +106,7 @@ class _Count:
             self.total_bytes += num_bytes
 
 
-class CountingReader:
+class CountingReader(ForwardingReader):
     """An open object of the inner store; what it delivers is counted.
 
     Args:
@@ -138,36 +115,11 @@ class CountingReader:
     """
 
     def __init__(self, inner: RangeReader, count: _Count) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._count = count
-
-    @property
-    def version(self) -> str | None:
-        """The inner reader's."""
-        return version_of(self._inner)
 
     def readinto(self, buffer: memoryview, offset: int) -> int:
         """Read and count."""
         num_bytes = self._inner.readinto(buffer, offset)
         self._count.add(num_bytes)
         return num_bytes
-
-    def will_need(self, offset: int, length_bytes: int) -> None:
-        """Pass the hint on."""
-        self._inner.will_need(offset, length_bytes)
-
-    def forget(self, offset: int, length_bytes: int) -> None:
-        """Pass the request on."""
-        self._inner.forget(offset, length_bytes)
-
-    def close(self) -> None:
-        """Close the inner reader."""
-        self._inner.close()
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        """Close."""
-        self.close()

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from ckptguard.errors import AccessDeniedError, StoreError, StoreUnavailableError
+from ckptguard.storage.forwarding import ForwardingReader
 from ckptguard.storage.protocol import ObjectStat, RangeReader, Store
-from ckptguard.storage.retry import version_of
 
 T = TypeVar("T")
 
@@ -224,18 +224,14 @@ class FaultyStore:
             raise AccessDeniedError(msg, key=path)
 
 
-class _FaultyReader:
+class _FaultyReader(ForwardingReader):
     """One object whose reads fail as scripted."""
 
     def __init__(self, inner: RangeReader, path: str, faults: list[Fault], ledger: _Ledger) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._path = path
         self._faults = faults
         self._ledger = ledger
-
-    @property
-    def version(self) -> str | None:
-        return version_of(self._inner)
 
     def readinto(self, buffer: memoryview, offset: int) -> int:
         self._ledger.note("read")
@@ -247,21 +243,6 @@ class _FaultyReader:
             if isinstance(fault, FlippedRead) and 0 <= fault.offset - offset < got:
                 self._flip(fault, buffer, offset)
         return got
-
-    def will_need(self, offset: int, length_bytes: int) -> None:
-        self._inner.will_need(offset, length_bytes)
-
-    def forget(self, offset: int, length_bytes: int) -> None:
-        self._inner.forget(offset, length_bytes)
-
-    def close(self) -> None:
-        self._inner.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _break(self, fault: BrokenRead, buffer: memoryview, offset: int) -> None:
         if self._ledger.strikes(fault, fault.times):
