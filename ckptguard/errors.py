@@ -104,3 +104,73 @@ class CanaryError(CkptGuardError):
 
     code = "canary"
     is_retryable = True
+
+
+class ServiceError(CkptGuardError):
+    """The service did not do what was asked.
+
+    Attributes:
+        problems: Every reason, where there are several.
+    """
+
+    code = "service"
+
+    def __init__(self, message: str, *, problems: Sequence[str] = ()) -> None:
+        """Keep all problems beside the message."""
+        super().__init__(message)
+        self.problems = tuple(problems)
+
+
+class NotFoundError(ServiceError):
+    """The service knows no such run, checkpoint, validation, worker, store or token."""
+
+    code = "not_found"
+
+
+class ConflictError(ServiceError):
+    """The same natural key exists with other content, or the state forbids the change."""
+
+    code = "conflict"
+
+
+class LeaseLostError(ServiceError):
+    """The lease expired, was given to another worker, or is finished: nothing was written."""
+
+    code = "lease_lost"
+
+
+class UnauthorizedError(ServiceError):
+    """No token, or one that is unknown, expired or revoked."""
+
+    code = "unauthorized"
+
+
+class ForbiddenError(ServiceError):
+    """The token is good, and does not cover this scope or project."""
+
+    code = "forbidden"
+
+
+class InvalidRequestError(ServiceError):
+    """The request breaks its rules; `problems` lists all of them, and nothing was stored."""
+
+    code = "invalid_request"
+
+
+class LocationRefusedError(InvalidRequestError):
+    """The location lies in no store that the operator allows; the message says how to allow it."""
+
+    code = "location_refused"
+
+
+class TooLargeError(InvalidRequestError):
+    """The request is beyond a stated limit."""
+
+    code = "too_large"
+
+
+class ServiceUnavailableError(ServiceError):
+    """The service, or its database, gave no answer."""
+
+    code = "service_unavailable"
+    is_retryable = True

@@ -1,11 +1,15 @@
 """Fixtures that several kinds of test share."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ckptguard_api.database import Database
 
 from ckptguard.testing.saves import write_saves
+from tests.databases import fresh_database
+from tests.postgres_server import running_server
 
 PROJECT = Path(__file__).resolve().parent.parent
 
@@ -23,3 +27,18 @@ def corpus_dir() -> Path:
 def saves_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the saves of the test kit, written once by stock torch; read only."""
     return write_saves(tmp_path_factory.mktemp("kit") / "saves")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """Return the URL of a real PostgreSQL server."""
+    with running_server() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """Return an empty database at head: the test runs on both kinds."""
+    server = request.getfixturevalue("postgres") if request.param == "postgresql" else None
+    with fresh_database(request.param, folder=tmp_path, postgres=server) as empty:
+        yield empty

@@ -1,1 +1,1 @@
-"""The HTTP service (next part of the product)."""
+"""The service: owns the database and everything durable; speaks HTTP (docs/service.md)."""

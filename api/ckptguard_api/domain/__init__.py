@@ -1,0 +1,1 @@
+"""Pure rules of the service: values in, decisions out; no SQL, no HTTP."""

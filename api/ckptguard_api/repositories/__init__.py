@@ -1,0 +1,1 @@
+"""SQL, one module per noun: rows in, rows out; no decisions."""

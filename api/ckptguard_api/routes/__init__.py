@@ -1,0 +1,1 @@
+"""HTTP: each module translates requests into use cases; none decides."""

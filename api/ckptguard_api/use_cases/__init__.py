@@ -1,0 +1,1 @@
+"""What the service does: one function a verb, one transaction each."""
