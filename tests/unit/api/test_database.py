@@ -11,11 +11,16 @@ from ckptguard.errors import ConflictError
 from ckptguard.model.service import EventKind
 
 
-def test_what_a_constraint_forbids_is_a_conflict_and_leaves_nothing(database: Database) -> None:
-    with pytest.raises(ConflictError), database.write() as tx:
+def _record_and_add_a_project_twice(database: Database) -> None:
+    with database.write() as tx:
         record(tx, EventKind.STORE_CHANGED, actor=SERVICE)
         for _ in range(2):
             tx.execute(insert(projects).values(name="p", allowed_globals=[], created_at=tx.now))
+
+
+def test_what_a_constraint_forbids_is_a_conflict_and_leaves_nothing(database: Database) -> None:
+    with pytest.raises(ConflictError):
+        _record_and_add_a_project_twice(database)
     with database.read() as tx:
         assert tx.execute(select(func.count()).select_from(events)).scalar_one() == 0
         assert tx.execute(select(func.count()).select_from(projects)).scalar_one() == 0
