@@ -1,0 +1,1 @@
+"""Commands of the service, plugged into `ckptguard` by entry points."""
