@@ -4,7 +4,7 @@ Damage is never an exception: it is a finding (`ckptguard.model.finding`). Error
 know no HTTP status and no exit code; `cli` and `api` map them, one module each.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 
@@ -27,24 +27,28 @@ class ConfigError(CkptGuardError):
 
 
 class FormatError(CkptGuardError):
-    """Bytes that should describe a checkpoint do not follow their format."""
+    """Bytes that should describe a checkpoint, or a report of one, do not follow their format.
+
+    Attributes:
+        problems: Every broken rule, where several are told apart.
+    """
 
     code = "format"
 
+    def __init__(self, message: str, *, problems: Sequence[str] = ()) -> None:
+        """Keep all problems beside the message."""
+        super().__init__(message)
+        self.problems = tuple(problems)
+
 
 class ManifestFormatError(FormatError):
-    """A manifest breaks its rules.
-
-    Attributes:
-        problems: Every broken rule, never only the first.
-    """
+    """A manifest breaks its rules; `problems` holds every one, never only the first."""
 
     code = "manifest_format"
 
     def __init__(self, problems: Sequence[str]) -> None:
         """Join all problems into one message."""
-        super().__init__("; ".join(problems))
-        self.problems = tuple(problems)
+        super().__init__("; ".join(problems), problems=problems)
 
 
 class UnsupportedFormatError(FormatError):
@@ -170,7 +174,31 @@ class TooLargeError(InvalidRequestError):
 
 
 class ServiceUnavailableError(ServiceError):
-    """The service, or its database, gave no answer."""
+    """The service, or its database, gave no answer.
+
+    Attributes:
+        retry_after_s: When the service says to ask again, in seconds; None: it did not say.
+        last_known: The answer that the service remembers from before, as JSON values; proves nothing now.
+    """
 
     code = "service_unavailable"
     is_retryable = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        problems: Sequence[str] = (),
+        retry_after_s: float | None = None,
+        last_known: Mapping[str, object] | None = None,
+    ) -> None:
+        """Keep what came instead of an answer."""
+        super().__init__(message, problems=problems)
+        self.retry_after_s = retry_after_s
+        self.last_known = last_known
+
+
+class TooManyRequestsError(ServiceUnavailableError):
+    """The service holds as many waiting requests or streams as it may; come again."""
+
+    code = "too_many_requests"

@@ -1,1 +1,137 @@
-"""The FastAPI application."""
+"""The FastAPI application: every route, and what lies around and beside them."""
+
+from typing import Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from ckptguard import __version__
+from ckptguard.errors import CkptGuardError
+from ckptguard_api.database import Database
+from ckptguard_api.doorkeeper import Doorkeeper
+from ckptguard_api.measured_requests import MeasuredRequests
+from ckptguard_api.metrics import install
+from ckptguard_api.openapi_document import openapi_document
+from ckptguard_api.problems import (
+    Problem,
+    problem_of_error,
+    problem_of_status,
+    problem_of_validation,
+    problem_response,
+)
+from ckptguard_api.process_life import lifespan
+from ckptguard_api.routes import (
+    checkpoints,
+    events,
+    health,
+    holds,
+    leases,
+    metrics,
+    projects,
+    registration,
+    restarts,
+    resume_target,
+    runs,
+    stores,
+    streams,
+    tokens,
+    validations,
+    webhooks,
+    workers,
+)
+from ckptguard_api.services import Services
+from ckptguard_api.settings import Settings
+from ckptguard_api.structured_logs import configure_logs
+from ckptguard_api.tracing import TracedRequests
+from ckptguard_api.transport import Transport
+
+_MODULES: Final = (
+    checkpoints,
+    events,
+    health,
+    holds,
+    leases,
+    metrics,
+    projects,
+    registration,
+    restarts,
+    resume_target,
+    runs,
+    stores,
+    streams,
+    tokens,
+    validations,
+    webhooks,
+    workers,
+)
+
+
+def from_environment() -> FastAPI:
+    """Return the app as the environment describes it; what each process of several calls."""
+    configure_logs(is_for_good=True)
+    settings = Settings()
+    return create_app(Services(database=Database(settings.database_address), settings=settings))
+
+
+def create_app(services: Services, *, stops_with_signals: bool = True) -> FastAPI:
+    """Return the app.
+
+    Args:
+        services: What its routes share; closed when the app ends.
+        stops_with_signals: Whether a signal to this process ends waits; else the server sets `stopping`.
+    """
+    app = FastAPI(
+        title="ckptguard",
+        version=__version__,
+        docs_url=None,  # these pages load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        generate_unique_id_function=_operation_id,
+    )
+    app.state.services = services
+    app.state.stops_with_signals = stops_with_signals
+    _include_routes(app)
+    _answer_with_problems(app)
+    app.add_middleware(Doorkeeper, services=services)
+    app.add_middleware(Transport)  # the last one added is the outermost
+    app.add_middleware(MeasuredRequests, metrics=install(app, services))
+    if services.tracing is not None:
+        app.add_middleware(TracedRequests, tracing=services.tracing)
+    app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign] # FastAPI's own way
+    return app
+
+
+def _operation_id(route: APIRoute) -> str:
+    module = route.endpoint.__module__.rpartition(".")[2]
+    return f"{module}_{route.name.removesuffix('_route')}"
+
+
+def _include_routes(app: FastAPI) -> None:
+    for module in _MODULES:
+        app.include_router(module.router)
+
+
+def _answer_with_problems(app: FastAPI) -> None:
+    async def of_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, CkptGuardError)  # noqa: S101 - Starlette's signature is wider
+        return _told(request, problem_of_error(error))
+
+    async def of_validation(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
+        return _told(request, problem_of_validation(error.errors()))
+
+    async def of_status(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # noqa: S101 - as above
+        return _told(request, problem_of_status(error.status_code, str(error.detail), error.headers))
+
+    app.add_exception_handler(CkptGuardError, of_error)
+    app.add_exception_handler(RequestValidationError, of_validation)
+    app.add_exception_handler(HTTPException, of_status)
+
+
+def _told(request: Request, problem: Problem) -> Response:
+    return problem_response(problem, request_id=request.state.request_id)

@@ -3,11 +3,14 @@
 from datetime import UTC, datetime
 from typing import Final
 
-from sqlalchemy import BigInteger, DateTime, Dialect, Integer
+from sqlalchemy import BigInteger, DateTime, Dialect, Integer, Text
 from sqlalchemy.types import TypeDecorator
 
 Id: Final = BigInteger().with_variant(Integer, "sqlite")
 """Row ids: 64 bits everywhere; SQLite counts by itself only in a column of type INTEGER."""
+
+ByteOrderedText: Final = Text().with_variant(Text(collation="C"), "postgresql")
+"""Text sorted by its bytes, as SQLite does; PostgreSQL sorts by language else, and a prefix is no range."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):

@@ -13,13 +13,13 @@ from functools import cached_property
 from typing import Any, Final
 
 from sqlalchemy import Connection, CursorResult, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql import Executable
 
 from ckptguard.clock import Clock, SystemClock
-from ckptguard.errors import ConfigError, ConflictError, ServiceUnavailableError
+from ckptguard.errors import ConfigError, ConflictError, InvalidRequestError, ServiceUnavailableError
 
 _BUSY_TIMEOUT_MS: Final = 30_000
 _STATEMENT_TIMEOUT_MS: Final = 60_000
@@ -89,6 +89,13 @@ class Database:
         """Whether several API processes may share it."""
         return self.engine.dialect.name == "postgresql"
 
+    @property
+    def _one_moment(self) -> dict[str, Any]:
+        # PostgreSQL's default would show each statement what was committed before that statement.
+        if self.is_postgresql:
+            return {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        return {}
+
     @contextmanager
     def read(self) -> Iterator[Transaction]:
         """Read at one moment; nothing is written.
@@ -96,7 +103,8 @@ class Database:
         Raises:
             ServiceUnavailableError: The database gave no answer.
         """
-        with _translated(), self.engine.connect() as connection, connection.begin() as transaction:
+        reading = self.engine.execution_options(**self._one_moment)
+        with _translated(), reading.connect() as connection, connection.begin() as transaction:
             yield Transaction(connection=connection, clock=self.clock)
             transaction.rollback()
 
@@ -128,6 +136,9 @@ def _translated() -> Iterator[None]:
     except IntegrityError as error:
         msg = f"the tables forbid it: {error.orig}"
         raise ConflictError(msg) from error
+    except (DataError, OverflowError) as error:  # sqlite3 says OverflowError of a number beyond 64 bits
+        msg = "a value that the database cannot hold: a number beyond 64 bits, or NUL in a text"
+        raise InvalidRequestError(msg) from error
     except (DBAPIError, PoolTimeoutError) as error:
         msg = f"the database gave no answer: {type(error).__name__}"
         raise ServiceUnavailableError(msg) from error

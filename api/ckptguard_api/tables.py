@@ -26,7 +26,7 @@ from sqlalchemy import (
     text,
 )
 
-from ckptguard_api.columns import Id, UtcDateTime
+from ckptguard_api.columns import ByteOrderedText, Id, UtcDateTime
 
 METADATA: Final = MetaData(
     naming_convention={
@@ -37,6 +37,21 @@ METADATA: Final = MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
+
+
+USABLE: Final = (
+    "lifecycle = 'registered' AND verdict = 'VALID' AND is_quarantined IS FALSE AND is_suspect IS FALSE"
+)
+"""Of a checkpoint that may be a resume target; literals, because a partial index needs them in the query."""
+
+OPEN: Final = (
+    "validation_state IS NOT NULL OR lifecycle = 'announced'"
+    " OR (lifecycle = 'registered' AND verdict IS NULL)"
+)
+"""Of a checkpoint whose verdict may still come."""
+
+STANDING: Final = "lifecycle IN ('announced','registered','incomplete') OR superseded_by = 'rolled_back'"
+"""Of a checkpoint whose bytes are taken to stand at its location; whatever is saved there rewrites it."""
 
 
 def _table(name: str, *items: Any) -> Table:  # noqa: ANN401 - columns and constraints
@@ -52,12 +67,30 @@ def _at(name: str, *, nullable: bool = False) -> Column[Any]:
     return Column(name, UtcDateTime, nullable=nullable)
 
 
+def _partial(name: str, where: str, *columns: str) -> Index:
+    """An order, newest first, of the few checkpoints of a project for which `where` holds."""
+    condition = text(where)
+    return Index(
+        name,
+        "project_id",
+        *columns,
+        "created_at",
+        "id",
+        sqlite_where=condition,
+        postgresql_where=condition,
+    )
+
+
+def _queue_index(name: str, where: str, *columns: str) -> Index:
+    """An order of the few rows that wait for something, among all that ever were."""
+    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
+
+
 projects = _table(
     "projects",
     Column("name", String(200), nullable=False, unique=True),
     Column("allowed_globals", JSON, nullable=False),  # list of `module.name` (design §3)
     _at("created_at"),
-    _at("claimed_at", nullable=True),  # round robin of claims
 )
 
 runs = _table(
@@ -78,8 +111,9 @@ runs = _table(
     _at("step_went_back_at", nullable=True),
     _at("restarts_failing_at", nullable=True),
     _at("created_at"),
-    _at("claimed_at", nullable=True),
+    _at("claimed_at", nullable=True),  # round robin of claims, over runs; over projects by the latest
     UniqueConstraint("project_id", "name"),
+    Index("ix_runs_project_claimed", "project_id", "claimed_at"),
 )
 
 branches = _table(
@@ -102,7 +136,8 @@ checkpoints = _table(
     Column("save_id", String(256), nullable=False),
     _ref("store_id", "stores.id"),
     Column("path", Text, nullable=False),  # relative to the store
-    Column("location", Text, nullable=False),  # canonical URL, no trailing slash: overlaps are found by it
+    # Canonical URL, no trailing slash: overlaps are found by it, as ranges.
+    Column("location", ByteOrderedText, nullable=False),
     _at("created_at"),  # of the save, as its writer says; else when it was registered
     _at("registered_at", nullable=True),
     Column("format", String(256)),
@@ -133,10 +168,57 @@ checkpoints = _table(
     CheckConstraint("(verdict IS NOT NULL AND verdict = 'VALID') = (assurance IS NOT NULL)", "assurance"),
     CheckConstraint("(verdict IS NOT NULL AND verdict = 'INVALID') = (basis IS NOT NULL)", "basis"),
     CheckConstraint("(verdict IS NULL) = (verdict_validation_id IS NULL)", "verdict_has_validation"),
-    Index("ix_checkpoints_run_order", "run_id", "branch", "step", "created_at", "id"),
+    Index("ix_checkpoints_run_order", "run_id", "branch", "step", "created_at", "id", "lifecycle"),
     Index("ix_checkpoints_run_verdict", "run_id", "verdict", "branch", "step", "created_at", "id"),
-    Index("ix_checkpoints_project_location", "project_id", "location"),
+    # The resume target is read from these two alone, however many others lie above it (repositories/resume).
+    # They have columns whose values are given anyway: without statistics SQLite takes the index with most.
+    Index(
+        "ix_checkpoints_usable",
+        "run_id",
+        "verdict",
+        "lifecycle",
+        "branch",
+        "step",
+        "created_at",
+        "id",
+        "assurance",
+        "provenance",
+        "device",
+        "validated_at",
+        sqlite_where=text(USABLE),
+        postgresql_where=text(USABLE),
+    ),
+    Index(
+        "ix_checkpoints_open",
+        "run_id",
+        "project_id",
+        "branch",
+        "step",
+        "created_at",
+        "id",
+        sqlite_where=text(OPEN),
+        postgresql_where=text(OPEN),
+    ),
+    # A place that is rewritten at each save has as many checkpoints as saves, and one that stands there.
+    Index(
+        "ix_checkpoints_project_location",
+        "project_id",
+        "location",
+        sqlite_where=text(STANDING),
+        postgresql_where=text(STANDING),
+    ),
     Index("ix_checkpoints_project_recent", "project_id", "id"),
+    # Lists are newest first; each filter that may pick few of many rows has an order of its own.
+    Index("ix_checkpoints_project_created", "project_id", "created_at", "id"),
+    Index("ix_checkpoints_project_verdict", "project_id", "verdict", "created_at", "id"),
+    Index("ix_checkpoints_project_assurance", "project_id", "assurance", "created_at", "id"),
+    Index("ix_checkpoints_project_lifecycle", "project_id", "lifecycle", "created_at", "id"),
+    _partial("ix_checkpoints_project_state", "validation_state IS NOT NULL", "validation_state"),
+    _partial("ix_checkpoints_project_pinned", "is_pinned"),
+    _partial("ix_checkpoints_project_quarantined", "is_quarantined"),
+    _partial("ix_checkpoints_project_suspect", "is_suspect"),
+    Index("ix_checkpoints_run_counts", "run_id", "lifecycle", "verdict"),
+    _queue_index("ix_checkpoints_scrub", USABLE, "store_id", "validated_at"),  # longest ago first
     Index(
         "ix_checkpoints_keep_alive",
         "keep_alive_until",
@@ -189,14 +271,18 @@ validations = _table(
     _at("finished_at", nullable=True),
     CheckConstraint("state IN ('queued','running','finished','cancelled')", "state"),
     Index("ix_validations_checkpoint", "checkpoint_id", "id"),
-    Index(
-        "ix_validations_open",
-        "state",
-        "tier",
+    # The claim asks, in this order: has this store anything, has this run, which is its newest.
+    _queue_index("ix_validations_store_queue", "state = 'queued'", "store_id", "tier", "id"),
+    _queue_index(
+        "ix_validations_run_queue",
+        "state IN ('queued','running')",
         "run_id",
-        sqlite_where=text("state IN ('queued','running')"),
-        postgresql_where=text("state IN ('queued','running')"),
+        "tier",
+        "branch",
+        "step",
+        "checkpoint_id",
     ),
+    _queue_index("ix_validations_waited", "state = 'queued' AND waited_until IS NOT NULL", "waited_until"),
     # Asking again gives the same validation: at most one is open per checkpoint.
     Index(
         "uq_validations_open_checkpoint",
@@ -250,7 +336,9 @@ verdicts = Table(
     Column("is_retryable", Boolean, nullable=False),
     Column("is_in_force", Boolean, nullable=False),  # it replaced the one in force when it was given
     Column("why_not_in_force", Text),
-    Column("bytes_identity", String(80), nullable=False),  # digest of lengths, versions and checksums it saw
+    # The same bytes: one of the two is the same (domain/bytes_seen.py).
+    Column("bytes_identity", String(80), nullable=False),  # digest of paths, lengths, versions or times
+    Column("content_identity", String(80)),  # digest of paths, lengths, checksums; None: not all were read
     Column("device", String(64)),
     Column("format", String(256)),
     Column("versions", JSON, nullable=False),
@@ -318,6 +406,7 @@ workers = _table(
     _at("first_seen_at"),
     _at("seen_at"),
     Column("is_draining", Boolean, nullable=False),
+    Column("claims", Integer, nullable=False, default=0),  # every eighth takes what has waited longest
     _at("silent_told_at", nullable=True),
 )
 
@@ -358,7 +447,17 @@ restarts = _table(
     Column("steps_done", Id),
     Column("detail", Text),
     _at("reported_at"),
+    Column("branch", Integer, nullable=False),  # the run's, after this report
+    Column("is_branch_opened", Boolean, nullable=False),
+    Column("is_settled", Boolean, nullable=False),  # says nothing against a checkpoint any more
     UniqueConstraint("run_id", "attempt_key", "outcome"),
+    Index(
+        "ix_restarts_open",
+        "run_id",
+        "id",
+        sqlite_where=text("NOT is_settled"),
+        postgresql_where=text("NOT is_settled"),
+    ),
 )
 
 events = _table(
@@ -383,7 +482,9 @@ webhooks = _table(
     Column("secrets", JSON, nullable=False),  # newest first, for rotation
     Column("kinds", JSON, nullable=False),
     Column("is_enabled", Boolean, nullable=False),
+    Column("after_event_id", Id, nullable=False),  # what happened before it was made is none of its business
     _at("created_at"),
+    _at("removed_at", nullable=True),  # kept for its delivery log, without secrets
     Column("created_by", String(200), nullable=False),
 )
 
@@ -406,6 +507,8 @@ deliveries = _table(
         sqlite_where=text("state = 'pending'"),
         postgresql_where=text("state = 'pending'"),
     ),
+    Index("ix_deliveries_webhook", "webhook_id", "id"),
+    _queue_index("ix_deliveries_given_up", "state = 'given_up'", "webhook_id"),
 )
 
 delivery_tries = _table(  # the delivery log

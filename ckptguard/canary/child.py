@@ -1,7 +1,8 @@
-"""The canary child: the only process that loads. `python -m ckptguard.canary.child EVENTS_FD`.
+"""The canary child: the only process that loads. `python -m ckptguard.canary.child EVENTS_FD PARENT_PID`.
 
 It takes one job from stdin, writes events (JSON, one a line) to the given descriptor, and
-ends. It holds no service token. When stdin closes, its parent is gone, and it goes too.
+ends. With a third argument, `warm`, it imports torch before it waits for the job. It holds
+no service token. When stdin closes, its parent is gone, and it goes too.
 """
 
 import json
@@ -11,10 +12,13 @@ import resource
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from ckptguard.canary.job import CanaryJob, Group, read_job
+from ckptguard.canary.job import CanaryJob, Group, as_seen_by, read_group, read_job
+from ckptguard.canary.parent import die_with_parent
+from ckptguard.canary.process import WARM
 from ckptguard.errors import CkptGuardError
 from ckptguard.formats.checkpoint import distinct_shards
 from ckptguard.formats.reopen import open_checkpoint
@@ -50,21 +54,18 @@ class EventWriter:
 
 def main(arguments: list[str]) -> int:
     """Run one job. Exit 0: all was read; 3: the load failed and an event says why."""
-    events = EventWriter(os.fdopen(int(arguments[0]), "wb"))
-    job = read_job(sys.stdin.buffer)
-    threading.Thread(target=_die_with_parent, daemon=True).start()
-    _limit_resources(job)
-    started = time.perf_counter()
-    import torch  # noqa: PLC0415 - only here, and timed
-
-    torch.set_num_threads(1)  # files are read side by side; each thread reduces its own pieces
-    events.write(
-        "ready",
-        torch=torch.__version__,
-        python=platform.python_version(),
-        device=_device_name(torch.device(job.device)),
-        import_seconds=time.perf_counter() - started,
-    )
+    events_fd, parent_pid, *how = arguments
+    die_with_parent(int(parent_pid))
+    events = EventWriter(os.fdopen(int(events_fd), "wb"))
+    if how == [WARM]:
+        _import_torch()
+    group = read_group(sys.stdin.buffer)
+    job = replace(read_job(sys.stdin.buffer), group=group)
+    threading.Thread(target=_end_with_stdin, daemon=True).start()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no core dump of checkpoint bytes
+    if job.group is None:
+        _limit_memory(job)
+    _get_ready(job, events)
     try:
         entries, load_seconds = _run(job, events)
     except CkptGuardError as error:
@@ -77,35 +78,63 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _import_torch() -> float:
+    """Import all that a load needs; return the seconds it took."""
+    started = time.perf_counter()
+    import torch  # noqa: PLC0415 - only here, and timed
+
+    from ckptguard.canary import dcp_load, group_job, stock_load  # noqa: F401, PLC0415 - they import torch
+
+    torch.set_num_threads(1)  # files are read side by side; each thread reduces its own pieces
+    return time.perf_counter() - started
+
+
+def _get_ready(job: CanaryJob, events: EventWriter) -> None:
+    import_seconds = _import_torch()
+    import torch  # noqa: PLC0415 - only here
+
+    events.write(
+        "ready",
+        torch=torch.__version__,
+        python=platform.python_version(),
+        device=_device_name(torch.device(job.device)),
+        import_seconds=import_seconds,
+    )
+
+
 def _run(job: CanaryJob, events: EventWriter) -> tuple[int, float]:
     """Load; return how many entries stock returned, in stock mode, and the seconds of the load alone."""
     import torch  # noqa: PLC0415 - only here
 
-    from ckptguard.canary import dcp_load, stock_load  # noqa: PLC0415 - they import torch
+    from ckptguard.canary import dcp_load, group_job, stock_load  # noqa: PLC0415 - they import torch
 
     root = Path(job.store_root) if job.store_root is not None else None
     store, _ = open_location(job.target, root=root, options=job.options)
-    caching = CachingStore(store, job.blobs)
-    layouts = open_checkpoint(caching, job.listing, job.limits)
     if job.mode == "stock":
+        layouts = open_checkpoint(CachingStore(store, job.blobs), job.listing, job.limits)
         base = f"{store.url}/{job.listing.root}".rstrip("/")
         started = time.perf_counter()
         entries = stock_load.load([(f"{base}/{layout.part}".rstrip("/"), layout) for layout in layouts])
         return entries, time.perf_counter() - started
-    setting = ScanSetting(
-        store=store,
-        root=job.listing.root,
-        limits=job.limits,
-        jobs=job.jobs,
-        is_direct=job.is_direct,
-        algorithms=job.algorithms,
-        meter=ProgressMeter(lambda progress: _write_progress(events, progress), phase="loading"),
-    )
     group = job.group or Group(rank=0, world_size=1, init_method="")
-    with dcp_load.process_group(job.group):
+    with dcp_load.process_group(job.group, device=torch.device(job.device)):
+        if job.group is not None:
+            job = as_seen_by(job, group_job.shared_job(job, device=torch.device(job.device)))
+            _limit_memory(job)
+        layouts = open_checkpoint(CachingStore(store, job.blobs), job.listing, job.limits)
+        setting = ScanSetting(
+            store=store,
+            root=job.listing.root,
+            limits=job.limits,
+            jobs=job.jobs,
+            is_direct=job.is_direct,
+            algorithms=job.algorithms,
+            meter=ProgressMeter(lambda progress: _write_progress(events, progress), phase="loading"),
+        )
+        listed = job.listing.files.keys() - job.done
         started = time.perf_counter()
         dcp_load.load_through_dcp(
-            [shard for shard in distinct_shards(layouts) if shard.path in job.listing.files],
+            [shard for shard in distinct_shards(layouts) if shard.path in listed],
             setting,
             device=torch.device(job.device),
             numerics=job.numerics,
@@ -146,16 +175,15 @@ def _causes(error: BaseException) -> list[BaseException]:
     return [failure[0] for failure in failures.values()] if failures else [error]
 
 
-def _die_with_parent() -> None:
+def _end_with_stdin() -> None:
     # Not sys.stdin: a daemon thread inside its lock would make the interpreter's exit fatal.
     while os.read(0, 1):
         pass
     os._exit(1)
 
 
-def _limit_resources(job: CanaryJob) -> None:
-    """No core dump of checkpoint bytes; memory bounded where the device allows it."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+def _limit_memory(job: CanaryJob) -> None:
+    """Bound memory where the device allows it, by what the job may need."""
     if job.device == "cpu" and job.mode == "verify":
         blobs_bytes = sum(map(len, job.blobs.values()))
         bound = job.window_bytes + 20 * blobs_bytes + 2 * job.limits.max_object_bytes + _MEMORY_SLACK_BYTES
@@ -169,4 +197,6 @@ def _device_name(device: "torch.device") -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    exit_code = main(sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(exit_code)  # all is said; taking torch down again costs a second, and may crash

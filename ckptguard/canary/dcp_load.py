@@ -79,11 +79,13 @@ def run_load(reader: StorageReader, planner: LoadPlanner) -> None:
 
 
 @contextmanager
-def process_group(group: Group | None) -> Iterator[None]:
+def process_group(group: Group | None, *, device: torch.device) -> Iterator[None]:
     """Join the canaries of a group for the time of a load; alone: do nothing."""
     if group is None:
         yield
         return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # NCCL and DCP's collectives take the current one
     dist.init_process_group(
         group.backend, init_method=group.init_method, rank=group.rank, world_size=group.world_size
     )

@@ -1,10 +1,11 @@
 """What the parent asks of its canary child, and how it crosses the pipe."""
 
+import io
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeVar
 
 from ckptguard.errors import CanaryError
 from ckptguard.model.checksum import Algorithm
@@ -14,6 +15,7 @@ from ckptguard.storage.protocol import ObjectStat
 
 _HEADER_LENGTH_BYTES: Final = 8
 _MAX_HEADER_BYTES: Final = 4 << 30
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,8 @@ class CanaryJob:
         is_direct: Drop each file's cache before reading it.
         algorithms: Checksums wanted besides XXH3-128.
         limits: As in the parent.
+        done: Shards that need not be read: their results are known.
+        versions: Of everything besides torch that the results of files rest on; told with each.
         group: Set where several children share the load.
     """
 
@@ -67,16 +71,25 @@ class CanaryJob:
     is_direct: bool = False
     algorithms: frozenset[Algorithm] = frozenset()
     limits: Limits = field(default_factory=Limits)
+    done: frozenset[str] = frozenset()
+    versions: Mapping[str, str] = field(default_factory=dict)
     group: Group | None = None
 
 
 def write_job(job: CanaryJob, stream: BinaryIO) -> None:
-    """Write a job: length, JSON, then the blobs one after another."""
+    """Write a job: length, JSON, then the blobs one after another; its group travels apart."""
     header = json.dumps(_to_json(job)).encode()
     stream.write(len(header).to_bytes(_HEADER_LENGTH_BYTES, "little"))
     stream.write(header)
     stream.writelines(job.blobs.values())
     stream.flush()
+
+
+def job_bytes(job: CanaryJob) -> bytes:
+    """Return what `write_job` writes."""
+    stream = io.BytesIO()
+    write_job(job, stream)
+    return stream.getvalue()
 
 
 def read_job(stream: BinaryIO) -> CanaryJob:
@@ -85,19 +98,63 @@ def read_job(stream: BinaryIO) -> CanaryJob:
     Raises:
         CanaryError: The stream ended early, or holds something else.
     """
+    return _reading(_read_job, stream)
+
+
+def write_group(group: Group | None, stream: BinaryIO) -> None:
+    """Write which rank of which group a child is: before its job, by whoever passes that on unread."""
+    header = json.dumps(asdict(group) if group else None).encode()
+    stream.write(len(header).to_bytes(_HEADER_LENGTH_BYTES, "little"))
+    stream.write(header)
+
+
+def read_group(stream: BinaryIO) -> Group | None:
+    """Read what `write_group` wrote.
+
+    Raises:
+        CanaryError: The stream ended early, or holds something else.
+    """
+    return _reading(_read_group, stream)
+
+
+def as_seen_by(job: CanaryJob, shared: CanaryJob) -> CanaryJob:
+    """Return the job of one rank: what to load is rank 0's, where and onto what is its own.
+
+    Each machine reaches the store in its own way, and each rank has its own device.
+    """
+    return replace(
+        shared,
+        target=job.target,
+        store_root=job.store_root,
+        options=job.options,
+        device=job.device,
+        group=job.group,
+    )
+
+
+def _reading(read: Callable[[BinaryIO], _Read], stream: BinaryIO) -> _Read:
     try:
-        return _read_job(stream)
+        return read(stream)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         msg = f"no job: {type(error).__name__}: {error}"
         raise CanaryError(msg) from error
 
 
-def _read_job(stream: BinaryIO) -> CanaryJob:
+def _read_group(stream: BinaryIO) -> Group | None:
+    value = json.loads(_read_header(stream))
+    return Group(**value) if value is not None else None
+
+
+def _read_header(stream: BinaryIO) -> bytes:
     length = int.from_bytes(_read_exactly(stream, _HEADER_LENGTH_BYTES), "little")
     if length > _MAX_HEADER_BYTES:
         msg = f"job header of {length} bytes"
         raise CanaryError(msg)
-    value = json.loads(_read_exactly(stream, length))
+    return _read_exactly(stream, length)
+
+
+def _read_job(stream: BinaryIO) -> CanaryJob:
+    value = json.loads(_read_header(stream))
     blobs = {path: _read_exactly(stream, count) for path, count in value.pop("blobs")}
     listing = Listing(
         root=value["listing"]["root"],
@@ -112,7 +169,7 @@ def _read_job(stream: BinaryIO) -> CanaryJob:
             "numerics": NumericsMode(value["numerics"]),
             "algorithms": frozenset(map(Algorithm, value["algorithms"])),
             "limits": Limits(**value["limits"]),
-            "group": Group(**value["group"]) if value["group"] else None,
+            "done": frozenset(value["done"]),
         }
     )
 
@@ -130,7 +187,8 @@ def _to_json(job: CanaryJob) -> dict[str, Any]:
         "is_direct": job.is_direct,
         "algorithms": sorted(job.algorithms),
         "limits": asdict(job.limits),
-        "group": asdict(job.group) if job.group else None,
+        "done": sorted(job.done),
+        "versions": dict(job.versions),
         "blobs": [[path, len(blob)] for path, blob in job.blobs.items()],
         "listing": {
             "root": job.listing.root,

@@ -1,6 +1,7 @@
 """`ckptguard doctor`: what this machine can check, and what is missing for the rest."""
 
 import json as jsonlib
+import os
 import struct
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from ckptguard.cli.json_output import SCHEMA, write_json
 from ckptguard.cli.lines import Line, Span, Style, write_lines
 from ckptguard.cli.machine import Health, Row, installed_version, look_at_machine
 from ckptguard.cli.plain_text import printable, seconds_text
+from ckptguard.cli.service_health import look_at_service
 from ckptguard.errors import CkptGuardError
 from ckptguard.model.finding import CheckName
 from ckptguard.model.policy import Policy
@@ -22,9 +24,10 @@ from ckptguard.operations.validate import validate
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-_HELP = """See what this machine can check, and what is missing.
+_HELP = """See what this machine can check, what is missing, and whether the service is fine.
 
-Makes a checkpoint of four bytes in a temporary folder and proves it, canary child included.
+Makes a checkpoint of four bytes in a temporary folder and proves it, canary child included. Where a
+service is known, asks it: is it ready, is the token good, are its stores here, do workers work.
 
 \b
 Examples:
@@ -33,7 +36,7 @@ Examples:
 
 \b
 Exit codes:
-   0  checks can run    30  something is BAD: they cannot, or run into trouble
+   0  all that is there works    30  something is BAD: it does not, or runs into trouble
 """
 
 _STYLES = {Health.OK: Style.GOOD, Health.ABSENT: Style.DOUBT, Health.BAD: Style.BAD}
@@ -42,7 +45,8 @@ _STYLES = {Health.OK: Style.GOOD, Health.ABSENT: Style.DOUBT, Health.BAD: Style.
 @app.command(help=_HELP)
 def doctor(*, device: arg.DeviceOption = "cpu", json: arg.JsonOption = False) -> int:
     """Run `doctor` and return its exit code."""
-    rows = [*look_at_machine(Path.cwd()), _self_test(device)]
+    here = Path.cwd()
+    rows = [*look_at_machine(here), _self_test(device), *look_at_service(os.environ, here)]
     if json:
         write_json({"schema": SCHEMA, "rows": [row._asdict() for row in rows]})
     else:

@@ -12,16 +12,28 @@ from ckptguard.errors import (
     CanaryError,
     CkptGuardError,
     ConfigError,
+    ConflictError,
+    ForbiddenError,
     FormatError,
+    InvalidRequestError,
+    LeaseLostError,
     LimitExceededError,
+    LocationRefusedError,
     ManifestFormatError,
+    NotFoundError,
     ObjectNotFoundError,
     PathEscapeError,
+    ServiceError,
+    ServiceUnavailableError,
     StoreError,
     StoreUnavailableError,
+    TooLargeError,
+    TooManyRequestsError,
+    UnauthorizedError,
     UnsupportedFormatError,
 )
 from ckptguard.model.policy import Depth
+from ckptguard.model.resume import Ending
 from ckptguard.model.verdict import Assurance, Judgement, Verdict
 
 
@@ -63,6 +75,20 @@ def exit_code_of_check(judgement: Judgement, *, depth: Depth, is_nothing_there: 
     return ExitCode.UNUSABLE
 
 
+EXIT_CODE_OF_ENDING: Final[Mapping[Ending, ExitCode]] = {
+    Ending.PROVEN: ExitCode.OK,
+    Ending.FRESH: ExitCode.OK,
+    Ending.BELOW: ExitCode.LOWER,
+    Ending.LAST_KNOWN: ExitCode.LOWER,
+    Ending.NEWEST_COMMITTED: ExitCode.LOWER,
+    Ending.TRY_AGAIN: ExitCode.TRY_AGAIN,
+    Ending.NONE_USABLE: ExitCode.UNUSABLE,
+    Ending.UNKNOWN_RUN: ExitCode.UNUSABLE,
+    Ending.EMPTY: ExitCode.NOTHING_THERE,
+}
+"""Exit codes of `resume`."""
+
+
 class ErrorAnswer(NamedTuple):
     """What the command line says and returns for one kind of error.
 
@@ -99,8 +125,41 @@ ERROR_ANSWERS: Final[Mapping[type[CkptGuardError], ErrorAnswer]] = {
     CanaryError: ErrorAnswer(
         ExitCode.TRY_AGAIN, "See `ckptguard doctor`, or judge the bytes without loading: --depth content."
     ),
+    ServiceError: ErrorAnswer(ExitCode.UNUSABLE, "See `ckptguard doctor`; client and service may differ."),
+    NotFoundError: ErrorAnswer(
+        ExitCode.NOTHING_THERE, "See that the name is right: `ckptguard runs`, `ckptguard history --run RUN`."
+    ),
+    ConflictError: ErrorAnswer(
+        ExitCode.UNUSABLE,
+        "Look at what is there: `ckptguard history --run RUN`; another save needs --save-id.",
+    ),
+    LeaseLostError: ErrorAnswer(ExitCode.UNUSABLE, "Nothing to do: another worker has this validation."),
+    UnauthorizedError: ErrorAnswer(
+        ExitCode.UNUSABLE, "Set CKPTGUARD_TOKEN to a token of this service: `ckptguard token create`."
+    ),
+    ForbiddenError: ErrorAnswer(
+        ExitCode.UNUSABLE, "Use a token with the scope that the message names: `ckptguard token create`."
+    ),
+    InvalidRequestError: ErrorAnswer(ExitCode.USAGE, "Correct what is listed above."),
+    LocationRefusedError: ErrorAnswer(
+        ExitCode.UNUSABLE, "Have the operator allow the store as the message says, or name another location."
+    ),
+    TooLargeError: ErrorAnswer(ExitCode.UNUSABLE, "Send less: the message names the limit."),
+    ServiceUnavailableError: ErrorAnswer(
+        ExitCode.TRY_AGAIN, "Run the same command again later; `ckptguard doctor` says whether it is up."
+    ),
+    TooManyRequestsError: ErrorAnswer(ExitCode.TRY_AGAIN, "Run the same command again in a few seconds."),
 }
 """One answer per class of `ckptguard.errors`; a class without its own takes its parent's."""
+
+
+def exit_code_of_resume_error(error: CkptGuardError) -> ExitCode:
+    """Return the exit code of a `resume` that could not find out.
+
+    40 means that a run is known and empty, and an error never proves that: it is 30 here.
+    """
+    code = answer_to_error(error).exit_code
+    return ExitCode.UNUSABLE if code is ExitCode.NOTHING_THERE else code
 
 
 def answer_to_error(error: CkptGuardError) -> ErrorAnswer:

@@ -1,18 +1,18 @@
 """The process edge: one executable, `ckptguard`."""
 
-import logging
 import sys
 import traceback
 from collections.abc import Sequence
 from typing import Annotated, Any
 
+import stamina.instrumentation
 import typer
 
 from ckptguard import __version__
 from ckptguard.cli.commands import LazyGroup
 from ckptguard.cli.exit_codes import ErrorAnswer, ExitCode, answer_to_error
 from ckptguard.cli.plain_text import printable
-from ckptguard.errors import CkptGuardError, ManifestFormatError
+from ckptguard.errors import CkptGuardError
 
 app = typer.Typer(
     cls=LazyGroup,
@@ -29,6 +29,8 @@ Examples:
   ckptguard check /checkpoints/run-7/step-1200
   ckptguard check s3://bucket/run-7 --step all --json
   ckptguard manifest /checkpoints/run-7/step-1200 --write
+  ckptguard register /checkpoints/run-7/step-1200 --run run-7 --step 1200
+  ckptguard resume --run run-7 --wait 120s
   ckptguard doctor
 """
 
@@ -74,12 +76,13 @@ def run(arguments: Sequence[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a name that this locale cannot write
     # Retries are no news for a person: what comes of them is in the report.
-    logging.getLogger("stamina").addHandler(logging.NullHandler())
+    # Where structlog is installed, stamina would write them to standard output.
+    stamina.instrumentation.set_on_retry_hooks(())
     is_json = "--json" in arguments
     try:
         code: Any = app(args=list(arguments), prog_name="ckptguard", standalone_mode=False)
     except CkptGuardError as error:
-        problems = error.problems if isinstance(error, ManifestFormatError) else ()
+        problems = getattr(error, "problems", ())
         return _say(answer_to_error(error), error.code, str(error), problems=problems, is_json=is_json)
     except typer.TyperException as error:
         return _say(_USAGE, "usage", error.format_message(), is_json=is_json)

@@ -100,6 +100,10 @@ NEXT_STEPS: Final[Mapping[FindingCode, str]] = {
         "The bytes were judged without it. If memory ran out: ckptguard check {path} --window 256MiB --jobs 1"
     ),
     FindingCode.DEADLINE_EXCEEDED: "Give it more time: ckptguard check {path} --deadline 2h",
+    FindingCode.WORKER_LOST: (
+        "Look at the workers, then ask again: ckptguard revalidate; "
+        "meanwhile, by hand: ckptguard check {path}"
+    ),
 }
 """docs/findings.md says more about each."""
 
@@ -130,6 +134,36 @@ def _fill(template: str, finding: Finding, report: Report) -> str:
         fqn=printable(finding.fqn or "the tensors"),
         observed=shell_word(finding.observed or "MODULE.NAME"),
     )
+
+
+def next_step_of(
+    code: str, *, target: str, file: str | None = None, fqn: str | None = None, observed: str | None = None
+) -> str | None:
+    """Return what to do about a finding that the service tells; None for a code of a later version.
+
+    Args:
+        code: Of the finding.
+        target: Path or URL of its checkpoint.
+        file: Concerned.
+        fqn: Of the tensor concerned.
+        observed: What was seen.
+    """
+    if code not in set(FindingCode):
+        return None
+    folder = shell_word(_parent_of(target))
+    return NEXT_STEPS[FindingCode(code)].format(
+        path=shell_word(target),
+        folder=folder,
+        all_steps=f"ckptguard check {folder} --step all",
+        file=shell_word(file) if file else "the file",
+        fqn=printable(fqn or "the tensors"),
+        observed=shell_word(observed or "MODULE.NAME"),
+    )
+
+
+def _parent_of(target: str) -> str:
+    parent, separator, _ = target.rstrip("/").rpartition("/")
+    return parent or separator or "."
 
 
 def folder_of_steps(report: Report) -> str:

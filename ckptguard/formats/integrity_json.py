@@ -9,10 +9,10 @@ they are unchanged since, not that they come from one save.
 from typing import Any, Final
 
 from ckptguard.errors import LimitExceededError, ManifestFormatError, UnsupportedFormatError
-from ckptguard.formats.json_fields import Fields, Problems, pointer_of
 from ckptguard.formats.manifest_json import ManifestLimits, bounded_problems
 from ckptguard.formats.strict_json import JsonLimits, parse_strict_json
 from ckptguard.model.checksum import Algorithm, Checksum
+from ckptguard.model.json_fields import Fields, Problems, pointer_of
 from ckptguard.model.manifest_laws import path_problems
 
 INTEGRITY_NAME: Final = "integrity.json"

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from ckptguard.formats.json_fields import NO_CHECKSUM, Fields, Problems
+from ckptguard.errors import ManifestFormatError
+from ckptguard.model.checksum import parse_checksum
+from ckptguard.model.json_fields import NO_CHECKSUM, Fields, Problems
 from ckptguard.model.manifest import (
     MANIFEST_VERSION,
     ChecksumSource,
@@ -22,6 +24,9 @@ from ckptguard.model.manifest import (
 _TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z")
 _NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_WRITER: Final = Writer(ckptguard="?")
+_ROLES: Final = {role.value: role for role in Role}
+_SOURCES: Final = {source.value: source for source in ChecksumSource}
+_NUM_FILE_FIELDS: Final = 5
 
 
 def read_manifest(
@@ -71,7 +76,10 @@ def read_manifest(
 
 def _entries(top: Fields) -> tuple[tuple[ManifestFile, ...], tuple[ManifestItem, ...]]:
     num_before = len(top.problems.lines)
-    files = tuple(map(_file, top.objects("files")))
+    files = tuple(
+        _plain_file(value) or _file(top.element(f"files/{index}", value))
+        for index, value in enumerate(top.array("files"))
+    )
     items = tuple(item for item in map(_item, _if_there(top, "items")) if item is not None)
     if len(top.problems.lines) == num_before:
         return files, items if files else ()
@@ -98,6 +106,27 @@ def _time(top: Fields, key: str) -> datetime:
         pass
     top.problems.note(f"{top.at}/{key}", f"not a UTC time like 2026-11-29T20:33:00Z: {text[:40]!r}")
     return _NO_TIME
+
+
+def _plain_file(members: Any) -> ManifestFile | None:  # noqa: ANN401 - a JSON value
+    """Build a file in which nothing is wrong, unknown or missing: nearly every one, in half the time.
+
+    None says no more than that the long way has to be gone.
+    """
+    try:
+        return (
+            ManifestFile(
+                path=members["path"],
+                role=_ROLES[members["role"]],
+                length_bytes=members["length_bytes"],
+                checksum=parse_checksum(members["checksum"]),
+                checksum_source=_SOURCES[members["checksum_source"]],
+            )
+            if len(members) == _NUM_FILE_FIELDS
+            else None
+        )
+    except (LookupError, TypeError, ValueError, ManifestFormatError):
+        return None
 
 
 def _file(fields: Fields) -> ManifestFile:

@@ -60,6 +60,21 @@ def parse_manifest(data: bytes, *, limits: ManifestLimits | None = None) -> Mani
         data,
         JsonLimits(max_bytes=limits.max_bytes, max_depth=limits.max_depth, max_values=limits.max_values),
     )
+    return manifest_of(parsed, limits=limits)
+
+
+def manifest_of(parsed: StrictJson, *, limits: ManifestLimits) -> Manifest:
+    """Build a manifest from JSON that was parsed already, e.g. as a member of something larger.
+
+    Args:
+        parsed: The manifest's own value; problems with pointers relative to it. Its objects are emptied.
+        limits: Of which `max_files`, `max_items` and `max_problems` are held here.
+
+    Raises:
+        ManifestFormatError: With every problem, each with its JSON pointer.
+        UnsupportedFormatError: Another `manifest_version`: its rules are not ours.
+        LimitExceededError: More files or items.
+    """
     _require_our_version(parsed)
     _require_counts(parsed.value, limits)
     manifest, problems = read_manifest(parsed.value, known_problems=parsed.problems)
@@ -113,6 +128,14 @@ def _compact(value: Any) -> str:  # noqa: ANN401 - a JSON value
 
 
 def _members(manifest: Manifest) -> dict[str, Any]:
+    entries: dict[str, Any] = {"files": [file_members(file) for file in manifest.files]}
+    if manifest.items:
+        entries["items"] = [item_members(item) for item in manifest.items]
+    return header_members(manifest) | entries
+
+
+def header_members(manifest: Manifest) -> dict[str, Any]:
+    """Return the JSON members of a manifest but `files` and `items`: few, whatever the save's size."""
     required = {
         "manifest_version": MANIFEST_VERSION,
         "run": manifest.run,
@@ -122,7 +145,6 @@ def _members(manifest: Manifest) -> dict[str, Any]:
         "origin": manifest.origin.value,
         "format": manifest.format,
         "writer": _writer_members(manifest.writer),
-        "files": [_file_members(file) for file in manifest.files],
     }
     return {**required, **dict(_optional_members(manifest)), **manifest.unknown_fields}
 
@@ -136,8 +158,6 @@ def _optional_members(manifest: Manifest) -> Iterator[tuple[str, Any]]:
         yield "parts", list(manifest.parts)
     if manifest.mesh:
         yield "mesh", [_mesh_members(dimension) for dimension in manifest.mesh]
-    if manifest.items:
-        yield "items", [_item_members(item) for item in manifest.items]
     if manifest.fingerprints:
         yield "fingerprints", dict(manifest.fingerprints)
     if manifest.probe is not None:
@@ -155,7 +175,8 @@ def _mesh_members(dimension: MeshDimension) -> dict[str, Any]:
     return {"name": dimension.name, "size": dimension.size, **dimension.unknown_fields}
 
 
-def _file_members(file: ManifestFile) -> dict[str, Any]:
+def file_members(file: ManifestFile) -> dict[str, Any]:
+    """Return the JSON members of one entry of `files`."""
     return {
         "path": file.path,
         "role": file.role.value,
@@ -166,7 +187,8 @@ def _file_members(file: ManifestFile) -> dict[str, Any]:
     }
 
 
-def _item_members(item: ManifestItem) -> dict[str, Any]:
+def item_members(item: ManifestItem) -> dict[str, Any]:
+    """Return the JSON members of one entry of `items`."""
     sliced: dict[str, Any] = {}
     if item.offsets is not None:
         sliced = {"offsets": list(item.offsets), "sizes": list(item.sizes or ()), "dtype": item.dtype}

@@ -15,6 +15,7 @@ class Algorithm(StrEnum):
 
 
 _HEX_DIGITS: Final = {Algorithm.XXH3_128: 32, Algorithm.SHA256: 64, Algorithm.CRC64NVME: 16}
+_DIGEST: Final = {algorithm: re.compile(f"[0-9a-f]{{{count}}}") for algorithm, count in _HEX_DIGITS.items()}
 _TEXT: Final = re.compile(r"([a-z0-9-]{1,16}):([0-9a-f]{1,128})")
 
 
@@ -32,7 +33,7 @@ class Checksum:
 
     def __post_init__(self) -> None:
         """Refuse a digest that its algorithm cannot produce."""
-        if not re.fullmatch(f"[0-9a-f]{{{_HEX_DIGITS[self.algorithm]}}}", self.hex_digits):
+        if _DIGEST[self.algorithm].fullmatch(self.hex_digits) is None:
             msg = f"not a digest of {self.algorithm}: {self.hex_digits!r}"
             raise ValueError(msg)
 

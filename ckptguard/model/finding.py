@@ -96,6 +96,7 @@ class FindingCode(StrEnum):
     ACCESS_DENIED = "access_denied"
     CANARY_CRASHED = "canary_crashed"
     DEADLINE_EXCEEDED = "deadline_exceeded"
+    WORKER_LOST = "worker_lost"
 
 
 MAX_TEXT_CHARS: Final = 8192

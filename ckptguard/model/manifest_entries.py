@@ -121,7 +121,7 @@ class ManifestFile:
             *path_problems(self.path, at="/path"),
             *integer_problems(self.length_bytes, at="/length_bytes"),
         ]
-        if "/" not in self.path and is_manifest_path(self.path):
+        if self.path.endswith(".json") and "/" not in self.path and is_manifest_path(self.path):
             problems.append(f"/path: a manifest cannot list itself: {self.path}")
         if self.unknown_fields:
             problems.extend(unknown_field_problems(self))

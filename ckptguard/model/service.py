@@ -99,11 +99,13 @@ class EventKind(StrEnum):
     CHECKPOINT_ANNOUNCED = "checkpoint.announced"
     CHECKPOINT_REGISTERED = "checkpoint.registered"
     CHECKPOINT_SUPERSEDED = "checkpoint.superseded"
+    CHECKPOINT_RESTORED = "checkpoint.restored"  # the run went back to where it is no longer rolled back
     CHECKPOINT_INCOMPLETE = "checkpoint.incomplete"
     CHECKPOINT_DELETED = "checkpoint.deleted"
     CHECKPOINT_HELD = "checkpoint.held"
     CHECKPOINT_RELEASED = "checkpoint.released"
     CHECKPOINT_VERDICT_CHANGED = "checkpoint.verdict.changed"
+    VALIDATION_REQUESTED = "validation.requested"  # somebody asked, whether one was open already or not
     VALIDATION_QUEUED = "validation.queued"
     VALIDATION_STARTED = "validation.started"
     VALIDATION_ATTEMPT_ENDED = "validation.attempt_ended"

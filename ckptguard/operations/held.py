@@ -65,8 +65,8 @@ class Held:
         return identity(only) if only is not None and len(self.by_folder) == 1 else None
 
 
-def find_manifests(store: Store, seen: Look, given: Manifest | None) -> Held:
-    """Read the manifests that lie beside the shards; the one given wins over them.
+def find_manifests(store: Store, seen: Look, given: Mapping[str, Manifest]) -> Held:
+    """Read the manifests that lie beside the shards; those given, by folder, win over all of them.
 
     Raises:
         StoreError: A manifest that is listed could not be read.
@@ -84,12 +84,12 @@ def find_manifests(store: Store, seen: Look, given: Manifest | None) -> Held:
     manifests = {
         found.folder: found.manifest for found in beside if found.manifest is not None and found not in strays
     }
-    if given is None:
+    if not given:
         return Held(by_folder=manifests, findings=tuple(findings))
-    if "" in manifests:
-        files = [file for found in beside if found.folder == "" for file in found.files]
-        findings += compare_manifests(given, manifests[""], other_file=files[0])
-    return Held(by_folder={"": given}, findings=tuple(findings))
+    for folder in sorted(given.keys() & manifests.keys()):
+        files = [file for found in beside if found.folder == folder for file in found.files]
+        findings += compare_manifests(given[folder], manifests[folder], other_file=files[0])
+    return Held(by_folder=given, findings=tuple(findings))
 
 
 def _is_stray(found: ManifestBeside, seen: Look) -> bool:

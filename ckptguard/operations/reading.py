@@ -2,27 +2,26 @@
 
 import importlib.util
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ckptguard.canary.job import CanaryJob
 from ckptguard.canary.outcome import CanaryOutcome, Ending
-from ckptguard.canary.spawn import run_canary
+from ckptguard.canary.spawn import CanaryRunner, run_canary
 from ckptguard.clock import Clock
 from ckptguard.errors import CanaryError
 from ckptguard.model.checksum import Algorithm
 from ckptguard.model.finding import CheckName, Finding, FindingCode, Severity
-from ckptguard.model.layout import Encoding, Shard
+from ckptguard.model.layout import Shard
 from ckptguard.model.policy import Depth, Policy
 from ckptguard.operations.look import Look
 from ckptguard.operations.place import Place
+from ckptguard.operations.reuse import LOADABLE, Asked, is_loaded_alike, reusable, versions_of_results
 from ckptguard.scan.files import ScanSetting, scan_files
 from ckptguard.scan.progress import Progress, ProgressListener, ProgressMeter
-from ckptguard.scan.result import FileScan
+from ckptguard.scan.result import FileListener, FileResult, FileScan
 from ckptguard.scan.spans import BLOCK_BYTES
 from ckptguard.storage.caching import CachingStore
-
-_LOADABLE = frozenset({Encoding.TORCH_ZIP_ITEMS, Encoding.SAFETENSORS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +33,30 @@ class Reading:
         outcome: How the canary ended; None where none was asked for.
         findings: What became of the canary (check `load`), and of files that are in no scan.
         seconds: Time of reading alone: starts, imports and parsing of metadata left out.
+        reused: Files of `scans` that an earlier attempt read; of them no byte was read now.
     """
 
     scans: dict[str, FileScan] = field(default_factory=dict)
     outcome: CanaryOutcome | None = None
     findings: tuple[Finding, ...] = ()
     seconds: float = 0.0
+    reused: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """How one try at a validation runs; nothing of this may change the verdict.
+
+    Args:
+        canary: Runs the child that loads.
+        known: Results of files, by path, of which an earlier attempt told `on_file`. What would
+            come out the same is taken over and not read again.
+        on_file: Told of each file that was read to its end, with all that its result rests on.
+    """
+
+    canary: CanaryRunner = run_canary
+    known: Mapping[str, FileResult] = field(default_factory=dict)
+    on_file: FileListener | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +69,8 @@ class Bytes:
         policy: Depth, device, limits.
         algorithms: Checksums that the manifests ask for.
         clock: Measures.
-        progress: Told.
+        progress: Told of bytes and files.
+        attempt: Who runs the child, and what is known already.
     """
 
     store: CachingStore
@@ -61,6 +79,7 @@ class Bytes:
     algorithms: frozenset[Algorithm]
     clock: Clock
     progress: ProgressListener | None
+    attempt: Attempt
 
 
 def read_bytes(seen: Look, shards: Sequence[Shard], others: Iterable[Shard], source: Bytes) -> Reading:
@@ -77,20 +96,43 @@ def read_bytes(seen: Look, shards: Sequence[Shard], others: Iterable[Shard], sou
     policy = source.policy
     if policy.depth is Depth.STRUCTURE:
         return Reading()
-    wants_load = policy.depth is Depth.LOAD and any(shard.encoding in _LOADABLE for shard in shards)
-    outcome, findings = _load(seen, shards, source) if wants_load else (None, ())
-    scans = dict(outcome.scans) if outcome is not None else {}
-    rest = [shard for shard in shards if shard.path not in scans]
-    rest += [shard for shard in others if shard.path not in scans]
+    files = [*shards, *others]
+    versions = versions_of_results(seen, policy.numerics)
+    reused = reusable(source.attempt.known, files, seen, asked=_asked(source, versions))
+    wants_load = policy.depth is Depth.LOAD and any(shard.encoding in LOADABLE for shard in shards)
+    outcome, findings = _load(seen, shards, source, versions, reused) if wants_load else (None, ())
+    if outcome is not None and not is_loaded_alike(reused, outcome):
+        reused = {}
+        outcome, findings = _load(seen, shards, source, versions, reused)
+    scans = {path: result.scan for path, result in reused.items()}
+    scans |= dict(outcome.scans) if outcome is not None else {}
+    rest = [shard for shard in files if shard.path not in scans]
     started = source.clock.monotonic_s()
-    scans |= {scan.path: scan for scan in scan_files(rest, scan_setting(seen, rest, source))}
+    for scan in scan_files(rest, scan_setting(seen, rest, source)):
+        scans[scan.path] = scan
+        _tell(scan, versions, source)
     scan_seconds = source.clock.monotonic_s() - started if rest else 0.0
     return Reading(
-        scans=scans,
+        scans=dict(sorted(scans.items())),  # the same report, whichever file was read first
         outcome=outcome,
         findings=findings,
         seconds=scan_seconds + (outcome.load_seconds if outcome is not None else 0.0),
+        reused=frozenset(reused),
     )
+
+
+def _asked(source: Bytes, versions: Mapping[str, str]) -> Asked:
+    policy = source.policy
+    return Asked(
+        versions=versions,
+        algorithms=source.algorithms,
+        device=policy.device if policy.depth is Depth.LOAD else None,
+    )
+
+
+def _tell(scan: FileScan, versions: Mapping[str, str], source: Bytes) -> None:
+    if source.attempt.on_file is not None and scan.checksums:
+        source.attempt.on_file(FileResult(scan=scan, versions=versions))
 
 
 def load_by_stock(seen: Look, source: Bytes) -> tuple[Finding, ...]:
@@ -100,7 +142,11 @@ def load_by_stock(seen: Look, source: Bytes) -> tuple[Finding, ...]:
 
 
 def _load(
-    seen: Look, shards: Sequence[Shard], source: Bytes
+    seen: Look,
+    shards: Sequence[Shard],
+    source: Bytes,
+    versions: Mapping[str, str],
+    reused: Mapping[str, FileResult],
 ) -> tuple[CanaryOutcome | None, tuple[Finding, ...]]:
     if importlib.util.find_spec("torch") is None:
         return None, (
@@ -111,8 +157,10 @@ def _load(
                 message="torch is not installed here, so nothing was loaded: pip install 'ckptguard[canary]'",
             ),
         )
-    outcome = _run(_job(seen, source, mode="verify"), seen, source)
-    return outcome, (*outcome_findings(outcome, who="the load"), *_not_loaded(shards, outcome))
+    job = replace(_job(seen, source, mode="verify"), done=frozenset(reused), versions=versions)
+    outcome = _run(job, seen, source)
+    not_loaded = _not_loaded(shards, outcome, reused)
+    return outcome, (*outcome_findings(outcome, who="the load"), *not_loaded)
 
 
 def outcome_findings(outcome: CanaryOutcome, *, who: str) -> tuple[Finding, ...]:
@@ -124,6 +172,7 @@ def outcome_findings(outcome: CanaryOutcome, *, who: str) -> tuple[Finding, ...]
     """
     codes = {
         Ending.CRASHED: FindingCode.CANARY_CRASHED,
+        Ending.STOPPED: FindingCode.CANARY_CRASHED,
         Ending.DEADLINE: FindingCode.DEADLINE_EXCEEDED,
         Ending.LOAD_FAILED: FindingCode.LOAD_FAILED,
     }
@@ -144,11 +193,12 @@ def outcome_findings(outcome: CanaryOutcome, *, who: str) -> tuple[Finding, ...]
     )
 
 
-def _not_loaded(shards: Sequence[Shard], outcome: CanaryOutcome) -> tuple[Finding, ...]:
+def _not_loaded(
+    shards: Sequence[Shard], outcome: CanaryOutcome, reused: Mapping[str, FileResult]
+) -> tuple[Finding, ...]:
     """Hold that a canary that says it is done has read every shard it was given."""
-    unread = [
-        shard.path for shard in shards if shard.encoding in _LOADABLE and shard.path not in outcome.scans
-    ]
+    given = [shard.path for shard in shards if shard.encoding in LOADABLE and shard.path not in reused]
+    unread = [path for path in given if path not in outcome.scans]
     if outcome.ending is not Ending.DONE or not unread:
         return ()
     return (
@@ -175,12 +225,13 @@ def _in_child(job: CanaryJob, seen: Look, source: Bytes) -> CanaryOutcome:
     total = Progress(phase="starting torch", bytes_total=bytes_total, files_total=len(shards))
     if source.progress is not None:
         source.progress(total)
-    return run_canary(
+    return source.attempt.canary(
         job,
         deadline_s=source.policy.deadline_s or _default_deadline_s(bytes_total),
         clock=source.clock,
         progress=source.progress,
         total=replace(total, phase="loading"),
+        on_file=source.attempt.on_file,
     )
 
 

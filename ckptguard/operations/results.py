@@ -79,12 +79,24 @@ def content_result(
             "files": len(reading.scans),
             "items": sum(scan.items for scan in reading.scans.values()),
             "records": sum(scan.records for scan in reading.scans.values()),
+            **_reuse_counts(reading),
         },
         seconds=reading.seconds,
         bytes_read=sum(scan.bytes_read for scan in reading.scans.values()),
     )
     result = _never_pass_unread(result, _unread(seen.checkpoint.layouts, reading.scans))
     return result if _has_metadata(seen) else _nothing_to_judge(result)
+
+
+def _reuse_counts(reading: Reading) -> dict[str, int]:
+    """Say how much of it an earlier attempt has read, where it did."""
+    if not reading.reused:
+        return {}
+    reused = [reading.scans[path] for path in sorted(reading.reused)]
+    return {
+        "files_reused": len(reused),
+        "bytes_reused": sum(scan.length_bytes for scan in reused),
+    }
 
 
 def load_result(seen: Look, reading: Reading, findings: Sequence[Finding], *, policy: Policy) -> CheckResult:

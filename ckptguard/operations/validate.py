@@ -1,8 +1,10 @@
 """Validate one checkpoint: the whole protocol, from a path to a report."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
 
 from ckptguard.checks.against_manifest import referenced_paths
 from ckptguard.checks.globals import check_metadata_globals
@@ -37,7 +39,7 @@ from ckptguard.operations.evidence import bytes_of_canary, evidence_of, intact_f
 from ckptguard.operations.held import Held, find_manifests, hold_content, hold_structure, judge_held
 from ckptguard.operations.look import Look, below_root, look, refuse_part_of_a_set, settled_look, unrecognised
 from ckptguard.operations.place import Place
-from ckptguard.operations.reading import Bytes, Reading, load_by_stock, read_bytes, scan_setting
+from ckptguard.operations.reading import Attempt, Bytes, Reading, load_by_stock, read_bytes, scan_setting
 from ckptguard.operations.results import (
     content_result,
     load_result,
@@ -56,6 +58,8 @@ from ckptguard.scan.progress import ProgressListener
 from ckptguard.storage.caching import CachingStore
 from ckptguard.storage.fresh import FreshStore
 from ckptguard.storage.listing import Listing, list_folder
+
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 def validate(
@@ -87,27 +91,30 @@ def validate(
         ConfigError: The target, the step or an adapter cannot be used.
     """
     place = Place.of(target, root=root)
-    return validate_in(place, policy=policy, manifest=manifest, step=step, progress=progress, clock=clock)
+    manifests = {} if manifest is None else {"": manifest}
+    return validate_in(place, policy=policy, manifests=manifests, step=step, progress=progress, clock=clock)
 
 
 def validate_in(
     place: Place,
     *,
     policy: Policy | None = None,
-    manifest: Manifest | None = None,
+    manifests: Mapping[str, Manifest] = _NONE,
     step: int | None = None,
     progress: ProgressListener | None = None,
     clock: Clock | None = None,
+    attempt: Attempt | None = None,
 ) -> Report:
     """As `validate`, in a store that is open already.
 
     Args:
         place: The store, and how the canary child reaches the same one.
-        policy: As for `validate`, and so are the others.
-        manifest: See `validate`.
+        policy: As for `validate`, and so are the others without a word here.
+        manifests: What to hold it against, by folder: "" is the whole, else of each part its own.
         step: See `validate`.
         progress: See `validate`.
         clock: See `validate`.
+        attempt: Who runs the child that loads, and what an earlier attempt has read.
 
     Raises:
         ObjectNotFoundError: There is no such step.
@@ -116,10 +123,11 @@ def validate_in(
     asked = _Asked(
         place=place,
         step=step,
-        manifest=manifest,
+        manifests=manifests,
         policy=policy or Policy(),
         progress=progress,
         clock=clock or SystemClock(),
+        attempt=attempt or Attempt(),
     )
     return _Validation(asked).run()
 
@@ -128,10 +136,11 @@ def validate_in(
 class _Asked:
     place: Place
     step: int | None
-    manifest: Manifest | None
+    manifests: Mapping[str, Manifest]
     policy: Policy
     progress: ProgressListener | None
     clock: Clock
+    attempt: Attempt
 
 
 class _Validation:
@@ -164,7 +173,7 @@ class _Validation:
         checkpoint = discover(self._store, listing, policy.limits, step=asked.step)
         seen = look(checkpoint, below_root(listing, checkpoint.root))
         refuse_part_of_a_set(seen, listing, asked.place.target)
-        self._held = find_manifests(self._store, seen, asked.manifest)
+        self._held = find_manifests(self._store, seen, asked.manifests)
         findings = (
             *seen.findings,
             *unrecognised(seen),
@@ -325,6 +334,7 @@ class _Validation:
             algorithms=frozenset(checksum.algorithm for checksum in held.expected.values()),
             clock=asked.clock,
             progress=asked.progress,
+            attempt=asked.attempt,
         )
 
     def _reader_findings(self, layouts: Sequence[Layout], reading: Reading) -> tuple[Finding, ...]:

@@ -2,14 +2,11 @@
 
 import importlib.util
 import platform
-from typing import Final
 
 import ckptguard
+from ckptguard.checks.version import CHECKS_VERSION
 from ckptguard.model.policy import Reader
 from ckptguard.operations.reading import Reading
-
-CHECKS_VERSION: Final = "1"
-"""Raised whenever the same bytes may get another verdict; part of every report."""
 
 
 def canary_as_reader(reading: Reading) -> Reader:

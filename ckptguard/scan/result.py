@@ -1,6 +1,6 @@
 """What reading one file found, and its JSON form (the canary child sends it to its parent)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -44,8 +44,51 @@ class FileScan:
     version: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileResult:
+    """What one attempt found in one file, and what that rests on: the next attempt may take it over.
+
+    Args:
+        scan: What reading it found.
+        device: What it was loaded onto; None where it was only read.
+        versions: Of everything that could give another result for the same bytes.
+    """
+
+    scan: FileScan
+    device: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+FileListener = Callable[[FileResult], None]
+
+
+def file_result_to_json(result: FileResult) -> dict[str, Any]:
+    """Return plain JSON values (docs/service.md, `files` of a lease)."""
+    return {
+        "scan": scan_to_json(result.scan),
+        "device": result.device,
+        "versions": dict(result.versions),
+    }
+
+
+def file_result_from_json(value: Mapping[str, Any]) -> FileResult:
+    """Rebuild what `file_result_to_json` made.
+
+    Raises:
+        KeyError, ValueError, TypeError: It was not made by `file_result_to_json`.
+    """
+    versions = value["versions"]
+    return FileResult(
+        scan=scan_from_json(value["scan"]),
+        device=_of_kind((str, type(None)), value["device"], "device"),
+        versions={
+            _of_kind((str,), name, "version"): _of_kind((str,), text, name) for name, text in versions.items()
+        },
+    )
+
+
 def scan_to_json(scan: FileScan) -> dict[str, Any]:
-    """Return plain JSON values; NaN and infinity as Python's json writes them."""
+    """Return plain JSON values; NaN and infinity, which JSON has not, as texts."""
     return {
         **{name: getattr(scan, name) for name in _PLAIN},
         "checksums": [str(checksum) for checksum in scan.checksums],
@@ -53,10 +96,16 @@ def scan_to_json(scan: FileScan) -> dict[str, Any]:
         "object_globals": {fqn: list(names) for fqn, names in scan.object_globals.items()},
         # Plain lists: asdict copies deeply, 20 times slower, and there is one of these per tensor.
         "numerics": {
-            fqn: [part.minimum, part.maximum, part.is_finite, part.is_zero, part.is_denormal]
+            fqn: [*_extremes(part), part.is_finite, part.is_zero, part.is_denormal]
             for fqn, part in scan.numerics.items()
         },
     }
+
+
+def _extremes(part: TensorNumerics) -> tuple[float | str, float | str]:
+    if part.is_finite:
+        return part.minimum, part.maximum
+    return str(part.minimum), str(part.maximum)
 
 
 def scan_from_json(value: Mapping[str, Any]) -> FileScan:

@@ -1,4 +1,4 @@
-"""The demo: a real checkpoint, one flipped bit, and who notices.
+"""The demo: a real checkpoint, one flipped bit, who notices, and from where a launcher resumes.
 
     python examples/demo/run.py [FOLDER]
 
@@ -12,12 +12,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 HERE: Final = Path(__file__).resolve().parent
 TENSOR: Final = "model.layers.3.qkv.weight"
+RUN: Final = "demo"
 VALID, INVALID = 0, 30  # exit codes of `ckptguard check`
 BIT_OF_EXPONENT: Final = ("--bit", "2", "--seed", "4")
 
@@ -27,17 +29,23 @@ def main(folder: Path) -> None:
     started = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    good, damaged = folder / "step-2", folder / "step-2-damaged"
+    checkpoints = folder / "checkpoints" / RUN
 
-    say("1. Four ranks train a transformer with FSDP2 and AdamW, and save with torch's own writer.")
-    run(["torchrun", "--nproc-per-node=4", HERE / "train.py", good])
-    describe(good)
+    say("1. Four ranks train a transformer with FSDP2 and AdamW, and save three times, with torch's writer.")
+    run(["torchrun", "--nproc-per-node=4", HERE / "train.py", checkpoints])
+    describe(checkpoints / "step-3")
+    without_a_server(checkpoints / "step-3", damaged=folder / "step-3-damaged")
+    with_the_service(folder, checkpoints)
+    print(f"\nDone in {time.monotonic() - started:.0f} s. Everything lies in {folder}.")
 
+
+def without_a_server(good: Path, *, damaged: Path) -> None:
+    """Flip one bit, and see who notices."""
     say("2. Before anything resumes from it: every byte is read, every tensor loaded.")
     run(["ckptguard", "check", good], expected=VALID)
 
     say(f"3. A copy, in which one bit of {TENSOR} is flipped, as a disk or a cable would.")
-    run(["ckptguard", "damage", good, damaged, "--kind", "bit_flip", "--fqn", TENSOR, *BIT_OF_EXPONENT])
+    damage(good, damaged)
     require(sizes(good) == sizes(damaged), "the copy has the same files of the same sizes")
 
     say("4. Stock torch.distributed.checkpoint loads the damaged copy without a word.")
@@ -49,7 +57,75 @@ def main(folder: Path) -> None:
     say("5. ckptguard says where.")
     run(["ckptguard", "check", damaged], expected=INVALID)
     require_named(good, damaged)
-    print(f"\nDone in {time.monotonic() - started:.0f} s. Everything lies in {folder}.")
+
+
+def with_the_service(folder: Path, checkpoints: Path) -> None:
+    """Register, validate in the background, lose a checkpoint, and ask where to resume."""
+    say("6. The same as a service: API, one worker and an SQLite file. The training job registers each save.")
+    with service(folder, store=checkpoints.parent):
+        for step in (1, 2, 3):
+            run(["ckptguard", "register", checkpoints / f"step-{step}", "--run", RUN, "--step", str(step)])
+        resume(expected=VALID, path=checkpoints / "step-3", wait=True)
+
+        say("7. The newest rots in storage. A worker reads it again; the launcher gets the older one.")
+        rot(checkpoints / "step-3", aside=folder / "aside-3")
+        run(["ckptguard", "revalidate", "--run", RUN, "--step", "3", "--wait", "120s"], expected=INVALID)
+        resume(expected=VALID, path=checkpoints / "step-2")
+
+        say("8. All of them rot. Nothing is printed, and nothing starts from scratch.")
+        for step in (1, 2):
+            rot(checkpoints / f"step-{step}", aside=folder / f"aside-{step}")
+            run(
+                ["ckptguard", "revalidate", "--run", RUN, "--step", str(step), "--wait", "120s"],
+                expected=INVALID,
+            )
+        resume(expected=INVALID, path=None)
+        run(["ckptguard", "history", "--run", RUN])
+
+
+def resume(*, expected: int, path: Path | None, wait: bool = False) -> None:
+    """Ask as a launcher does, and hold exit code and standard output."""
+    waiting = ["--wait", "120s"] if wait else []
+    printed = run(["ckptguard", "resume", "--run", RUN, *waiting], expected=expected, is_captured=True)
+    print(f"   stdout: {printed!r}")
+    require(printed == (f"{path}\n" if path else ""), f"standard output is {path or 'empty'}")
+
+
+@contextmanager
+def service(folder: Path, *, store: Path) -> Iterator[None]:
+    """Run `ckptguard serve` until the block ends; every command below finds it by its data folder."""
+    data = folder / "service"
+    os.environ["CKPTGUARD_DATA_DIR"] = str(data)
+    command = ["ckptguard", "serve", "--store", f"demo={store}", "--data-dir", str(data), "--port", "0"]
+    print(f"\n$ {shlex.join(shorten(word) for word in command)} &", flush=True)
+    with (folder / "service.log").open("wb") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    try:
+        wait_for(data / "address.json", server)
+        yield
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def wait_for(file: Path, server: "subprocess.Popen[bytes]") -> None:
+    """Return when the service has said where it listens."""
+    deadline = time.monotonic() + 60
+    while not file.exists():
+        require(server.poll() is None, "the service runs", is_silent=True)
+        require(time.monotonic() < deadline, "the service starts within a minute", is_silent=True)
+        time.sleep(0.05)
+
+
+def damage(good: Path, damaged: Path) -> None:
+    """Flip one bit of the exponent of one weight in a copy."""
+    run(["ckptguard", "damage", good, damaged, "--kind", "bit_flip", "--fqn", TENSOR, *BIT_OF_EXPONENT])
+
+
+def rot(checkpoint: Path, *, aside: Path) -> None:
+    """Damage a checkpoint where it lies; its file names, sizes and times stay as they were."""
+    checkpoint.rename(aside)
+    damage(aside, checkpoint)
 
 
 def require_named(good: Path, damaged: Path) -> None:

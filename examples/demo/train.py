@@ -1,8 +1,9 @@
-"""Train two steps on four ranks and save a sharded checkpoint, exactly as a training job does.
+"""Train three steps on four ranks and save a sharded checkpoint after each, as a training job does.
 
     torchrun --nproc-per-node=4 train.py FOLDER
 
-Nothing here knows ckptguard: this is the checkpoint of a stranger.
+Writes FOLDER/step-1, FOLDER/step-2 and FOLDER/step-3. Nothing here knows ckptguard: these are the
+checkpoints of a stranger.
 """
 
 import sys
@@ -15,7 +16,7 @@ from torch.distributed.checkpoint.state_dict import get_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-STEPS = 2
+STEPS = 3
 BATCH = 2
 
 
@@ -31,7 +32,7 @@ def main(folder: str) -> None:
         loss = train_step(model, optimizer, batches)
         if dist.get_rank() == 0:
             sys.stdout.write(f"  step {step}: loss {loss:.3f}\n")
-    save(model, optimizer, folder)
+        save(model, optimizer, step=step, folder=f"{folder}/step-{step}")
     dist.destroy_process_group()
 
 
@@ -55,10 +56,10 @@ def train_step(model: Transformer, optimizer: torch.optim.Optimizer, batches: to
     return loss.item()
 
 
-def save(model: Transformer, optimizer: torch.optim.Optimizer, folder: str) -> None:
+def save(model: Transformer, optimizer: torch.optim.Optimizer, *, step: int, folder: str) -> None:
     """Save model and optimizer through torch.distributed.checkpoint."""
     model_state, optimizer_state = get_state_dict(model, optimizer)
-    dcp.save({"model": model_state, "optim": optimizer_state, "train": {"step": STEPS}}, checkpoint_id=folder)
+    dcp.save({"model": model_state, "optim": optimizer_state, "train": {"step": step}}, checkpoint_id=folder)
 
 
 if __name__ == "__main__":

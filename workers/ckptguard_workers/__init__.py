@@ -1,1 +1,1 @@
-"""The workers (next part of the product)."""
+"""The workers: they take leases, validate in children, and report (docs/service.md, "Worker")."""

@@ -1,5 +1,6 @@
 """Projects and runs, by name and by lock."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Row, select, update
@@ -16,8 +17,10 @@ def lock_project(tx: Transaction, project_id: int) -> Row[Any]:
     """Let no other transaction register or announce in this project until the commit.
 
     Locations of different runs may overlap, and neither of two transactions would see the other's.
+    `key_share`: rows that only refer to the project may still be added. A plain `FOR UPDATE` would make
+    the event of a claim wait for a registration that waits for the run which the claim holds.
     """
-    statement = select(projects).where(projects.c.id == project_id).with_for_update()
+    statement = select(projects).where(projects.c.id == project_id).with_for_update(key_share=True)
     return tx.execute(statement).one()
 
 
@@ -34,7 +37,7 @@ def lock_run(tx: Transaction, run_id: int) -> RunRow:
     Raises:
         NotFoundError: There is none.
     """
-    row = tx.execute(select(runs).where(runs.c.id == run_id).with_for_update()).one_or_none()
+    row = tx.execute(select(runs).where(runs.c.id == run_id).with_for_update(key_share=True)).one_or_none()
     if row is None:
         msg = "no such run"
         raise NotFoundError(msg)
@@ -49,3 +52,15 @@ def touch_run(tx: Transaction, run_id: int) -> None:
     """
     tx.execute(update(runs).where(runs.c.id == run_id).values(revision=runs.c.revision + 1))
     tx.touched_runs.add(run_id)
+
+
+def try_lock_runs(tx: Transaction, run_ids: Sequence[int]) -> dict[int, RunRow]:
+    """Lock those of these runs that nobody else holds, and return them by id; waits for none."""
+    statement = select(runs).where(runs.c.id.in_(run_ids)).order_by(runs.c.id)
+    rows = tx.execute(statement.with_for_update(key_share=True, skip_locked=True))
+    return {row.id: row for row in rows}
+
+
+def note_step_went_back(tx: Transaction, run_id: int) -> None:
+    """Remember that a save of an earlier step came without a report of a resume."""
+    tx.execute(update(runs).where(runs.c.id == run_id).values(step_went_back_at=tx.now))

@@ -4,8 +4,10 @@ A lawful placeholder stands in for what is missing or ill-typed, so that the cal
 go on and find every other problem. Once a problem is noted, no value may be used.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
 from typing import Any, Final, TypeVar
@@ -18,6 +20,7 @@ NO_CHECKSUM: Final = Checksum(algorithm=Algorithm.XXH3_128, hex_digits="0" * 32)
 PLACEHOLDER: Final = "?"
 """Stands in for a text that is missing or none; a lawful name and path."""
 _ABSENT: Final = object()
+_NO_MOMENT: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _Built = TypeVar("_Built")
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -73,10 +76,45 @@ class Fields:
         value = self._take(key)
         return value if type(value) is int else self._wrong(key, "an integer", value, instead)
 
+    def count(self, key: str) -> int:
+        """Take a required integer that is not negative."""
+        value = self._take(key)
+        is_count = type(value) is int and value >= 0
+        return value if is_count else self._wrong(key, "an integer of 0 or more", value, 0)
+
     def number(self, key: str) -> float:
         """Take a required number."""
         value = self._take(key)
         return value if type(value) in (int, float) else self._wrong(key, "a number", value, 0)
+
+    def seconds(self, key: str) -> float:
+        """Take a required time span: a finite number that is not negative."""
+        value = self._take(key)
+        is_span = type(value) in (int, float) and math.isfinite(value) and value >= 0
+        return float(value) if is_span else self._wrong(key, "a number of seconds", value, 0.0)
+
+    def flag(self, key: str) -> bool:
+        """Take a required true or false."""
+        value = self._take(key)
+        return value if isinstance(value, bool) else self._wrong(key, "true or false", value, False)  # noqa: FBT003
+
+    def moment(self, key: str) -> datetime:
+        """Take a required ISO 8601 time with its offset."""
+        value = self._take(key)
+        moment = _moment(value) if isinstance(value, str) else None
+        return moment or self._wrong(key, "a time with its offset", value, _NO_MOMENT)
+
+    def nullable(self, key: str, take: Callable[[str], _Built]) -> _Built | None:
+        """Take a field that must be there and may be null; `take` is another method of these fields."""
+        if self.has(key) and self.members[key] is None:
+            del self.members[key]
+            return None
+        return take(key)
+
+    def refuse_rest(self) -> None:
+        """Note every field that nobody took: this version does not know it."""
+        for name in self.members:
+            self.problems.note(f"{self.at}/{escape_pointer(name)}", "unknown field")
 
     def choice(self, key: str, kind: type[_Choice], *, instead: _Choice) -> _Choice:
         """Take a required text that is one of an enumeration's."""
@@ -133,7 +171,7 @@ class Fields:
     def element(self, place: str, value: Any) -> "Fields":  # noqa: ANN401 - a JSON value
         """Return the fields of a value below this one; those of an empty object if it is none."""
         if isinstance(value, dict):
-            return Fields(value, f"{self.at}/{place}", self.problems)
+            return Fields(dict(value), f"{self.at}/{place}", self.problems)
         self._wrong(place, "an object", value, None)
         return Fields({}, f"{self.at}/{place}", self.problems, is_void=True)
 
@@ -150,6 +188,14 @@ class Fields:
 @cache
 def _by_text(kind: type[_Choice]) -> dict[str, _Choice]:
     return {member.value: member for member in kind}
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None
 
 
 def describe(value: object) -> str:

@@ -1,0 +1,1 @@
+"""Events as they happen: one reader of the database for all streams of a process."""

@@ -1,0 +1,1 @@
+"""`ckptguard serve`: one command that starts everything, and ends everything."""

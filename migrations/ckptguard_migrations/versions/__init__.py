@@ -1,0 +1,1 @@
+"""One module a revision; Alembic finds them by their folder."""
