@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ckptguard_api.database import Database
 
 from ckptguard.testing.saves import write_saves
+from ckptguard_api.database import Database
 from tests.databases import fresh_database
 from tests.postgres_server import running_server
 

@@ -72,18 +72,7 @@ class LeasedService:
     def add_run(self, project_id: int) -> int:
         """Add one and return its id."""
         with self.database.write() as tx:
-            values = {
-                "project_id": project_id,
-                "name": f"r{next(_NAMES)}",
-                "revision": 0,
-                "min_assurance": "loaded",
-                "numerics": "report",
-                "required_fqns": [],
-                "min_steps": 20,
-                "branch": 0,
-                "created_at": tx.now,
-            }
-            return _insert(tx, runs, values)
+            return _insert(tx, runs, run_values(project_id, tx.now))
 
     def add_checkpoint(
         self, run_id: int, store_id: int, *, step: int, lifecycle: Lifecycle = Lifecycle.REGISTERED
@@ -91,7 +80,7 @@ class LeasedService:
         """Add one and return its id."""
         with self.database.write() as tx:
             run = lock_run(tx, run_id)
-            return _insert(tx, checkpoints, _checkpoint_values(run, store_id, step, lifecycle))
+            return _insert(tx, checkpoints, checkpoint_values(run, store_id, step, lifecycle))
 
     def add_part(self, checkpoint_id: int, *, is_from_writer: bool) -> None:
         """Add its only part."""
@@ -233,7 +222,25 @@ def _insert(tx: Transaction, table: Any, values: dict[str, Any]) -> int:  # noqa
     return row_id
 
 
-def _checkpoint_values(run: Row[Any], store_id: int, step: int, lifecycle: Lifecycle) -> dict[str, Any]:
+def run_values(project_id: int, now: datetime) -> dict[str, Any]:
+    """Return a row of `runs`."""
+    return {
+        "project_id": project_id,
+        "name": f"r{next(_NAMES)}",
+        "revision": 0,
+        "min_assurance": "loaded",
+        "numerics": "report",
+        "required_fqns": [],
+        "min_steps": 20,
+        "branch": 0,
+        "created_at": now,
+    }
+
+
+def checkpoint_values(
+    run: Row[Any], store_id: int, step: int, lifecycle: Lifecycle = Lifecycle.REGISTERED
+) -> dict[str, Any]:
+    """Return a row of `checkpoints`."""
     name = f"step-{step}-{next(_NAMES)}"
     return {
         "project_id": run.project_id,

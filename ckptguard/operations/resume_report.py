@@ -33,7 +33,7 @@ def report_start(client: Client, run: str, *, attempt: str, found: Found, tell: 
         tell(f"WARNING: the start could not be reported, later saves may look like a step back: {error}")
         return attempt
     if told.opened:
-        tell(f"the run goes back to step {found.step}: branch {told.branch} begins")
+        tell(f"the run goes on from step {found.step}, as branch {told.branch}")
     return attempt
 
 

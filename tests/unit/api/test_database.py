@@ -1,14 +1,14 @@
 """One transaction is all or nothing, on both kinds of database."""
 
 import pytest
-from ckptguard_api.database import Database
-from ckptguard_api.domain.actor import SERVICE
-from ckptguard_api.repositories.events import record
-from ckptguard_api.tables import events, projects
 from sqlalchemy import func, insert, select
 
 from ckptguard.errors import ConflictError
 from ckptguard.model.service import EventKind
+from ckptguard_api.database import Database
+from ckptguard_api.domain.actor import SERVICE
+from ckptguard_api.repositories.events import record
+from ckptguard_api.tables import events, projects
 
 
 def _record_and_add_a_project_twice(database: Database) -> None:

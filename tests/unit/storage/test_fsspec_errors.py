@@ -96,8 +96,9 @@ def test_driver_exception_means(error: BaseException, kind: type[StoreError]) ->
 
 
 def test_own_errors_pass_through_unchanged() -> None:
+    error = LimitExceededError("more than allowed")
     with pytest.raises(LimitExceededError), translating_driver_errors("k"):
-        raise LimitExceededError
+        raise error
 
 
 def test_credentials_in_a_drivers_message_are_not_repeated() -> None:
