@@ -12,12 +12,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-PROJECT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(PROJECT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from ckptguard.testing.edits import copy_checkpoint, flip_bit
 from tests.kills.campaign import Campaign, Outcome, Plan
 
+PROJECT = Path(__file__).resolve().parent.parent
 CHECKPOINT = PROJECT / "tests" / "data" / "corpus" / "dcp_torch2_14_1_fsdp2_ws2"
 SHARD = "__0_0.distcp"
 ROUND = 25
@@ -32,9 +32,7 @@ def main() -> None:
     parser.add_argument("--databases", nargs="+", default=["sqlite", "postgresql"])
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}")
-    print(
-        f"{'database':<11}{'kills':>6}{'registered':>11}{'validations':>12}{'attempts':>9}{'gave up':>8}  of whom"
-    )
+    print(f"{'database':<11}{'kills':>6}{'registered':>11}{'validations':>12}{'attempts':>9}{'gave up':>8}")
     for kind in arguments.databases:
         left, seed = arguments.kills // len(arguments.databases), arguments.seed
         while left > 0:
