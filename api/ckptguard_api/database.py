@@ -15,11 +15,12 @@ from typing import Any, Final
 from sqlalchemy import Connection, CursorResult, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import PoolProxiedConnection, StaticPool
 from sqlalchemy.sql import Executable
 
 from ckptguard.clock import Clock, SystemClock
 from ckptguard.errors import ConfigError, ConflictError, InvalidRequestError, ServiceUnavailableError
+from ckptguard_api.event_buffer import EventBuffer
 
 _BUSY_TIMEOUT_MS: Final = 30_000
 _STATEMENT_TIMEOUT_MS: Final = 60_000
@@ -36,11 +37,13 @@ class Transaction:
         connection: Inside a transaction.
         clock: Asked where the database is not.
         touched_runs: Runs whose revision this transaction raised; told to listeners after the commit.
+        events: Written last, whenever they were recorded.
     """
 
     connection: Connection
     clock: Clock | None
     touched_runs: set[int] = field(default_factory=set)
+    events: EventBuffer = field(default_factory=EventBuffer)
 
     @cached_property
     def now(self) -> datetime:
@@ -120,9 +123,18 @@ class Database:
         with _translated(), self._writer, writing.connect() as connection, connection.begin():
             transaction = Transaction(connection=connection, clock=self.clock)
             yield transaction
+            transaction.events.write(connection)
         if transaction.touched_runs:
             for listener in self.commit_listeners:
                 listener(frozenset(transaction.touched_runs))
+
+    def connect_apart(self) -> PoolProxiedConnection:
+        """Open a connection that is none of the pool's: its holder waits for nobody else's.
+
+        Of a database in memory it is the only one that there is.
+        """
+        pool = self.engine.pool
+        return (pool if isinstance(pool, StaticPool) else pool.recreate()).connect()
 
     def close(self) -> None:
         """Close every connection."""

@@ -1,6 +1,7 @@
 """Before any route: who asks, and what was sent; a body is read only of those who have a good token."""
 
 import asyncio
+from contextlib import nullcontext
 from typing import Final
 
 from starlette.datastructures import Headers
@@ -10,6 +11,8 @@ from structlog.contextvars import bind_contextvars
 from ckptguard.errors import InvalidRequestError, ServiceUnavailableError
 from ckptguard_api.body_decoding import (
     ENCODINGS,
+    HEAVY_AT_ONCE,
+    HEAVY_BYTES,
     BodyBudget,
     decode_body,
     is_large,
@@ -28,6 +31,7 @@ OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/openapi.json"})
 """All that is answered without a token; `/metrics` too where `metrics_public` is set."""
 
 _HAS_LAST_KNOWN: Final = "/resume-target"
+_OF_RUN: Final = "/v1/runs/"
 _HAS_BODY: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _SMALL_TIMEOUT_S: Final = 30.0
 _LARGE_TIMEOUT_S: Final = 300.0
@@ -46,6 +50,7 @@ class Doorkeeper:
         self._app = app
         self._services = services
         self._budget = BodyBudget()
+        self._heavy = asyncio.Semaphore(HEAVY_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Look at the token, then at the body."""
@@ -72,7 +77,10 @@ class Doorkeeper:
         token = bearer_token(headers.get("authorization"))
         project_name = headers.get(PROJECT_HEADER)
         try:
-            access = await access_of(self._services, token, project_name)
+            access, seen = await access_of(
+                self._services, token, project_name, run=_run_asked_about(scope["path"])
+            )
+            scope["state"]["revisions"] = seen
         except ServiceUnavailableError as error:
             known = last_known_access(self._services, token, project_name)
             if known is None or not scope["path"].endswith(_HAS_LAST_KNOWN):
@@ -101,7 +109,8 @@ class Doorkeeper:
             raise InvalidRequestError(msg) from error
         if held.is_complete:
             await _decoded(held, headers, path)
-            await self._app(scope, held.replay(receive), send)
+            async with self._heavy if len(held.body) > HEAVY_BYTES else nullcontext():
+                await self._app(scope, held.replay(receive), send)
 
 
 class _HeldBody:
@@ -184,6 +193,13 @@ def _refusal_of_headers(headers: Headers) -> Problem | None:
 
 def _encoding_of(headers: Headers) -> str:
     return headers.get("content-encoding", "identity").strip().lower()
+
+
+def _run_asked_about(path: str) -> str | None:
+    """Return the run whose resume target is asked for."""
+    if path.startswith(_OF_RUN) and path.endswith(_HAS_LAST_KNOWN):
+        return path[len(_OF_RUN) : -len(_HAS_LAST_KNOWN)]
+    return None
 
 
 def _refuse_unstorable(scope: Scope) -> None:

@@ -27,6 +27,7 @@ class Services:
         events: New events, for streams.
         work: Rings when there may be work for a worker that waits.
         tracing: OpenTelemetry, where OTEL_* variables ask for it.
+        own_folders: `Settings.own_folders`, asked of the disk once.
     """
 
     database: Database
@@ -38,9 +39,11 @@ class Services:
     events: EventHub = field(init=False)
     work: WorkBell = field(init=False)
     tracing: Tracing | None = field(default_factory=tracing_of_environment)
+    own_folders: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         """Make what stands on the database."""
+        self.own_folders = self.settings.own_folders
         self.revisions = RevisionReader(self.database)
         self.events = EventHub(self.database, self.stopping)
         self.work = WorkBell(self.database)

@@ -1,6 +1,7 @@
 """Settings of the service: environment variables `CKPTGUARD_…`, overridden by options of `serve`."""
 
 from ipaddress import ip_network
+from os.path import normpath, realpath
 from pathlib import Path
 from typing import Annotated
 
@@ -77,6 +78,12 @@ class Settings(BaseSettings):
         if self.database_url_file is not None:
             return _text_of(self.database_url_file)
         return f"sqlite:///{self.data_dir / 'ckptguard.sqlite'}"
+
+    @property
+    def own_folders(self) -> tuple[str, ...]:
+        """URLs of the data folder: as it is named, and where its links lead."""
+        named = normpath(self.data_dir.absolute())
+        return tuple(dict.fromkeys(f"file://{path}" for path in (named, realpath(named))))
 
     @property
     def is_embedded(self) -> bool:

@@ -3,12 +3,13 @@
 import re
 import time
 import traceback
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Final
 from uuid import uuid4
 
 import structlog
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bound_contextvars
 
@@ -18,16 +19,23 @@ from ckptguard_api.problems import INTERNAL, Problem, problem_of_error, problem_
 REQUEST_ID_HEADER: Final = "X-Request-ID"
 
 _SAFE_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_MAX_ACTIVE: Final = 1000
+MAX_ACTIVE: Final = 3500
+"""Requests at once. All that may wait together (launchers, workers, streams) leaves room for the others."""
 _QUIET_PATHS: Final = frozenset({"/healthz", "/readyz"})
-_HEADERS: Final = {
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
+_REQUEST_ID: Final = REQUEST_ID_HEADER.lower().encode("ascii")
+# As they are sent: an ASGI server is given names in lower case (ASGI specification 3.0, HTTP).
+_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+# Launchers ask by the thousand when a cluster restarts, and metrics count them: a line each would cost
+# more than the answer. Whatever is not as it should be has its line.
+_ASKED_BY_THOUSANDS: Final = "/resume-target"
+_SLOW_S: Final = 1.0
 _LOG: Final = structlog.get_logger("ckptguard.http")
 
 
@@ -42,7 +50,7 @@ class Transport:
         max_active: Requests at once; more are told to come again.
     """
 
-    def __init__(self, app: ASGIApp, *, max_active: int = _MAX_ACTIVE) -> None:
+    def __init__(self, app: ASGIApp, *, max_active: int = MAX_ACTIVE) -> None:
         self._app = app
         self._max_active = max_active
         self._active = 0
@@ -91,11 +99,15 @@ class _Answer:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            headers[REQUEST_ID_HEADER] = self._request_id
-            for name, value in _HEADERS.items():
-                headers.setdefault(name, value)
+            message["headers"] = self._with_ours(message["headers"])
         await self._send(message)
+
+    def _with_ours(self, given: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        headers = [pair for pair in given if pair[0] != _REQUEST_ID]
+        names = {name for name, _ in headers}
+        headers.append((_REQUEST_ID, self._request_id.encode("ascii")))
+        headers += [pair for pair in _HEADERS if pair[0] not in names]
+        return headers
 
 
 async def _tell(
@@ -116,10 +128,11 @@ def _request_id(given: str | None) -> str:
 def _log_request(scope: Scope, status: int | None, seconds: float) -> None:
     if scope["path"] in _QUIET_PATHS:
         return
+    log = _LOG.debug if _is_one_of_thousands(scope["path"], status, seconds) else _LOG.info
     run = scope.get("path_params", {}).get("run")
     told = {"run": run} if run is not None else {}
     # The path without its query: people put secrets there.
-    _LOG.info(
+    log(
         "request",
         method=scope["method"],
         path=scope["path"],
@@ -127,3 +140,8 @@ def _log_request(scope: Scope, status: int | None, seconds: float) -> None:
         seconds=round(seconds, 6),
         **told,
     )
+
+
+def _is_one_of_thousands(path: str, status: int | None, seconds: float) -> bool:
+    is_as_it_should_be = status in (HTTPStatus.OK, HTTPStatus.NOT_MODIFIED) and seconds < _SLOW_S
+    return is_as_it_should_be and path.endswith(_ASKED_BY_THOUSANDS)

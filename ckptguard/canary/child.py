@@ -59,7 +59,8 @@ def main(arguments: list[str]) -> int:
     events = EventWriter(os.fdopen(int(events_fd), "wb"))
     if how == [WARM]:
         _import_torch()
-    group = read_group(sys.stdin.buffer)
+        events.write("warm")
+    group = read_group(sys.stdin.buffer, on_ping=lambda: events.write("pong"))
     job = replace(read_job(sys.stdin.buffer), group=group)
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no core dump of checkpoint bytes

@@ -16,6 +16,8 @@ MAX_EVENT_BYTES: Final = 1 << 30
 
 _NUMBER: Final = (int, float)
 _FIELDS: Final[Mapping[str, Mapping[str, type | tuple[type, ...]]]] = {
+    "warm": {},
+    "pong": {},
     "ready": {"torch": str, "python": str, "device": str, "import_seconds": _NUMBER},
     "progress": {"bytes_done": int, "files_done": int, "file": (str, type(None)), "findings": int},
     "file": {"scan": dict},

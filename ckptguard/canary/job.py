@@ -13,6 +13,7 @@ from ckptguard.model.policy import Limits, NumericsMode
 from ckptguard.storage.listing import Listing
 from ckptguard.storage.protocol import ObjectStat
 
+_PING: Final = "ping"
 _HEADER_LENGTH_BYTES: Final = 8
 _MAX_HEADER_BYTES: Final = 4 << 30
 _Read = TypeVar("_Read")
@@ -78,9 +79,7 @@ class CanaryJob:
 
 def write_job(job: CanaryJob, stream: BinaryIO) -> None:
     """Write a job: length, JSON, then the blobs one after another; its group travels apart."""
-    header = json.dumps(_to_json(job)).encode()
-    stream.write(len(header).to_bytes(_HEADER_LENGTH_BYTES, "little"))
-    stream.write(header)
+    _write_header(_to_json(job), stream)
     stream.writelines(job.blobs.values())
     stream.flush()
 
@@ -103,18 +102,25 @@ def read_job(stream: BinaryIO) -> CanaryJob:
 
 def write_group(group: Group | None, stream: BinaryIO) -> None:
     """Write which rank of which group a child is: before its job, by whoever passes that on unread."""
-    header = json.dumps(asdict(group) if group else None).encode()
-    stream.write(len(header).to_bytes(_HEADER_LENGTH_BYTES, "little"))
-    stream.write(header)
+    _write_header(asdict(group) if group else None, stream)
 
 
-def read_group(stream: BinaryIO) -> Group | None:
+def write_ping(stream: BinaryIO) -> None:
+    """Ask a child that waits for its group whether it lives."""
+    _write_header(_PING, stream)
+
+
+def read_group(stream: BinaryIO, *, on_ping: Callable[[], None] = lambda: None) -> Group | None:
     """Read what `write_group` wrote.
+
+    Args:
+        stream: From the parent.
+        on_ping: Called for each `write_ping` before it.
 
     Raises:
         CanaryError: The stream ended early, or holds something else.
     """
-    return _reading(_read_group, stream)
+    return _reading(lambda source: _read_group(source, on_ping), stream)
 
 
 def as_seen_by(job: CanaryJob, shared: CanaryJob) -> CanaryJob:
@@ -140,9 +146,16 @@ def _reading(read: Callable[[BinaryIO], _Read], stream: BinaryIO) -> _Read:
         raise CanaryError(msg) from error
 
 
-def _read_group(stream: BinaryIO) -> Group | None:
-    value = json.loads(_read_header(stream))
+def _read_group(stream: BinaryIO, on_ping: Callable[[], None]) -> Group | None:
+    while (value := json.loads(_read_header(stream))) == _PING:
+        on_ping()
     return Group(**value) if value is not None else None
+
+
+def _write_header(value: object, stream: BinaryIO) -> None:
+    header = json.dumps(value).encode()
+    stream.write(len(header).to_bytes(_HEADER_LENGTH_BYTES, "little"))
+    stream.write(header)
 
 
 def _read_header(stream: BinaryIO) -> bytes:

@@ -198,6 +198,8 @@ class _Listener:
                 self._take_file(event["scan"])
             case "progress":
                 self._report(event)
+            case "warm" | "pong":
+                pass
             case _:
                 self._last = event
 

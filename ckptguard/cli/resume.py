@@ -19,13 +19,16 @@ from ckptguard.client.attempt import ATTEMPT_VARIABLE, attempt_key
 from ckptguard.client.client import Client
 from ckptguard.client.decode import encode
 from ckptguard.clock import SystemClock
-from ckptguard.errors import CkptGuardError, ConfigError
+from ckptguard.errors import CkptGuardError, ConfigError, ConflictError
 from ckptguard.model.resume import Ending, OnUnavailable
 from ckptguard.operations.last_known import LastKnown, cache_folder
 from ckptguard.operations.resume import Found, Question, Resume
 from ckptguard.operations.resume_decision import Flags
 from ckptguard.operations.resume_report import audit_fresh_start, report_start
 from ckptguard.operations.store_view import StoreView
+
+_MAX_TAKEN_AWAY: Final = 3
+"""Checkpoints that are rewritten or deleted between answer and report, before time must help."""
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -154,14 +157,28 @@ def _run(
         tell=say,
     )
     try:
-        found = asking.find()
+        found = _found(client, asking, output, is_reported=is_reported)
         if found.must_be_audited:
             audit_fresh_start(client, question.run, attempt=output.attempt)
     except CkptGuardError as error:
         return output.fail(error)
-    if found.path is not None and is_reported:
-        output.attempt = report_start(client, question.run, attempt=output.attempt, found=found, tell=say)
     return output.write(found)
+
+
+def _found(client: Client, asking: Resume, output: "Output", *, is_reported: bool) -> Found:
+    """Find a checkpoint and report the start from it; ask again where it was taken away in between."""
+    for _ in range(_MAX_TAKEN_AWAY):
+        found = asking.find()
+        if found.path is None or not is_reported:
+            return found
+        run, attempt = asking.question.run, output.attempt
+        try:
+            output.attempt = report_start(client, run, attempt=attempt, found=found, tell=say)
+        except ConflictError as error:
+            say(f"step {found.step} cannot be started from any more: {error}")
+        else:
+            return found
+    return Found(ending=Ending.TRY_AGAIN)
 
 
 _MEANING: Final = {

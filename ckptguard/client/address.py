@@ -124,17 +124,33 @@ def find_service(environment: Mapping[str, str], *, folder: Path) -> Address:
         if served is None:
             raise ConfigError(_nothing_found(data_dir))
         url = served.url
+    checked = parse_service_url(url, is_http_allowed=is_http_allowed)
+    if not environment.get(URL_VARIABLE) and not environment.get(DATA_DIR_VARIABLE):
+        _require_harmless(checked, environment, file=data_dir / ADDRESS_FILE)
     # A token of the data folder goes only to the service that put it there.
     token, source, warnings = _token(
         environment, served if served and served.url == url.rstrip("/") else None
     )
     return Address(
-        url=parse_service_url(url, is_http_allowed=is_http_allowed),
+        url=checked,
         token=token,
         project=environment.get(PROJECT_VARIABLE) or None,
         source=source,
         warnings=warnings,
     )
+
+
+def _require_harmless(url: str, environment: Mapping[str, str], *, file: Path) -> None:
+    """Hold that a folder which nobody named sends no token of the environment to another machine.
+
+    Whoever made what lies in the working folder, by an archive or a checkout, may have made that file too.
+    """
+    if _names_token(environment) and not _is_loopback(urlsplit(url)):
+        msg = (
+            f"{file} would have the token of the environment sent to {redacted(url)}: set {URL_VARIABLE}, "
+            f"or {DATA_DIR_VARIABLE}, if it is meant"
+        )
+        raise ConfigError(msg)
 
 
 def _names_token(environment: Mapping[str, str]) -> bool:

@@ -6,13 +6,14 @@ names directly in the folder. Rank 0 reads the files back to make it, so it prov
 they are unchanged since, not that they come from one save.
 """
 
+from contextlib import suppress
 from typing import Any, Final
 
 from ckptguard.errors import LimitExceededError, ManifestFormatError, UnsupportedFormatError
 from ckptguard.formats.manifest_json import ManifestLimits, bounded_problems
 from ckptguard.formats.strict_json import JsonLimits, parse_strict_json
 from ckptguard.model.checksum import Algorithm, Checksum
-from ckptguard.model.json_fields import Fields, Problems, pointer_of
+from ckptguard.model.json_fields import Fields, Problems, TooManyProblemsError, pointer_of
 from ckptguard.model.manifest_laws import path_problems
 
 INTEGRITY_NAME: Final = "integrity.json"
@@ -37,7 +38,9 @@ def parse_integrity(data: bytes, *, limits: ManifestLimits | None = None) -> tup
     if not isinstance(parsed.value, dict):
         raise ManifestFormatError([": not a JSON object"])
     problems = Problems(parsed.problems)
-    checksums = _checksums(Fields(dict(parsed.value), "", problems), limits)
+    checksums: dict[str, Checksum] = {}
+    with suppress(TooManyProblemsError):
+        checksums = _checksums(Fields(dict(parsed.value), "", problems), limits)
     if problems.lines:
         raise ManifestFormatError(bounded_problems(problems.lines, limits.max_problems))
     return tuple(sorted(checksums.items()))
@@ -58,7 +61,7 @@ def _checksums(top: Fields, limits: ManifestLimits) -> dict[str, Checksum]:
 
 def _checksum(name: str, digest: Any, problems: Problems) -> Checksum:  # noqa: ANN401 - a JSON value
     at = pointer_of("files", name)
-    problems.lines.extend(path_problems(name, at=at))
+    problems.extend(path_problems(name, at=at))
     if "/" in name:
         problems.note(at, "not directly in the folder")
     try:

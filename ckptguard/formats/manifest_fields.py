@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from ckptguard.errors import ManifestFormatError
 from ckptguard.model.checksum import parse_checksum
-from ckptguard.model.json_fields import NO_CHECKSUM, Fields, Problems
+from ckptguard.model.json_fields import NO_CHECKSUM, Fields, Problems, TooManyProblemsError
 from ckptguard.model.manifest import (
     MANIFEST_VERSION,
     ChecksumSource,
@@ -43,7 +44,12 @@ def read_manifest(
         and a part against the parts, only where both are right in themselves.
     """
     problems = Problems(known_problems)
-    top = Fields(dict(members), "", problems)
+    with suppress(TooManyProblemsError):
+        return _read(Fields(dict(members), "", problems), problems)
+    return None, problems.lines
+
+
+def _read(top: Fields, problems: Problems) -> tuple[Manifest | None, list[str]]:
     version = top.integer("manifest_version", instead=MANIFEST_VERSION)
     if version != MANIFEST_VERSION:
         problems.note("/manifest_version", f"expected {MANIFEST_VERSION}, found {version}")

@@ -10,9 +10,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import islice
 from typing import Any, Final
 
 from ckptguard.errors import LimitExceededError, ManifestFormatError
+from ckptguard.model.json_fields import MAX_PROBLEMS
 from ckptguard.model.manifest_laws import MAX_INTEGER, escape_pointer
 
 _MAX_NUMBER_CHARS: Final = 64
@@ -57,6 +60,12 @@ class _RefusedNumber:
     reason: str
 
 
+@cache
+def _refused(reason: str) -> _RefusedNumber:
+    """Return the one mark of a reason: a hostile text holds millions of them."""
+    return _RefusedNumber(reason)
+
+
 class _RepeatingObject(dict[str, Any]):
     """An object in which keys stand twice."""
 
@@ -94,7 +103,7 @@ class _Hooks:
 
     def _refuse(self, reason: str) -> _RefusedNumber:
         self.is_clean = False
-        return _RefusedNumber(reason)
+        return _refused(reason)
 
 
 def parse_strict_json(data: bytes, limits: JsonLimits) -> StrictJson:
@@ -106,7 +115,8 @@ def parse_strict_json(data: bytes, limits: JsonLimits) -> StrictJson:
 
     Raises:
         LimitExceededError: Longer, deeper or more values than the limits allow.
-        ManifestFormatError: Not UTF-8 or not JSON; there is no tree to go on with.
+        ManifestFormatError: Not UTF-8, not JSON, or so many problems that reading stopped: there is no
+            tree to go on with.
     """
     if len(data) > limits.max_bytes:
         msg = f"{len(data)} bytes of JSON, limit {limits.max_bytes}"
@@ -128,7 +138,9 @@ def parse_strict_json(data: bytes, limits: JsonLimits) -> StrictJson:
         raise ManifestFormatError([f": not JSON at {place}: {error.msg}"]) from error
     if hooks.is_clean:
         return StrictJson(value=value)
-    problems = tuple(_faults(value, ""))
+    problems = tuple(islice(_faults(value, ""), MAX_PROBLEMS))
+    if len(problems) == MAX_PROBLEMS:
+        raise ManifestFormatError(problems)
     return StrictJson(value=_without_marks(value), problems=problems)
 
 

@@ -14,6 +14,7 @@ class Algorithm(StrEnum):
     CRC64NVME = "crc64nvme"
 
 
+_BY_NAME: Final = {algorithm.value: algorithm for algorithm in Algorithm}
 _HEX_DIGITS: Final = {Algorithm.XXH3_128: 32, Algorithm.SHA256: 64, Algorithm.CRC64NVME: 16}
 _DIGEST: Final = {algorithm: re.compile(f"[0-9a-f]{{{count}}}") for algorithm, count in _HEX_DIGITS.items()}
 _TEXT: Final = re.compile(r"([a-z0-9-]{1,16}):([0-9a-f]{1,128})")
@@ -49,7 +50,7 @@ def parse_checksum(text: str) -> Checksum:
         ValueError: Unknown algorithm or malformed digest.
     """
     match = _TEXT.fullmatch(text)
-    if match is None:
+    if match is None or match[1] not in _BY_NAME:
         msg = f"not of the form algorithm:hex: {text[:80]!r}"
         raise ValueError(msg)
-    return Checksum(algorithm=Algorithm(match[1]), hex_digits=match[2])
+    return Checksum(algorithm=_BY_NAME[match[1]], hex_digits=match[2])

@@ -5,11 +5,12 @@ go on and find every other problem. Once a problem is noted, no value may be use
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 from ckptguard.errors import ManifestFormatError
@@ -19,30 +20,50 @@ from ckptguard.model.manifest_laws import escape_pointer
 NO_CHECKSUM: Final = Checksum(algorithm=Algorithm.XXH3_128, hex_digits="0" * 32)
 PLACEHOLDER: Final = "?"
 """Stands in for a text that is missing or none; a lawful name and path."""
+MAX_PROBLEMS: Final = 1000
+"""Nobody reads more, and a hostile text of a few MB has millions: each would cost memory and time."""
 _ABSENT: Final = object()
 _NO_MOMENT: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _Built = TypeVar("_Built")
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
+class TooManyProblemsError(Exception):
+    """So much is wrong that reading stopped; `Problems.lines` says what was found until then."""
+
+
 class Problems:
-    """Problems in the order they were found, `POINTER: what is wrong`."""
+    """Problems in the order they were found, `POINTER: what is wrong`; at most `MAX_PROBLEMS`."""
 
     def __init__(self, of_json: tuple[str, ...] = ()) -> None:
-        self.lines = list(of_json)
+        self.lines = list(of_json[:MAX_PROBLEMS])
         self._faulty_places = frozenset(line.partition(": ")[0] for line in of_json)
 
     def note(self, at: str, message: str) -> None:
-        """Add one, unless the JSON itself is already said to be faulty there."""
+        """Add one, unless the JSON itself is already said to be faulty there.
+
+        Raises:
+            TooManyProblemsError: It is the last that there is room for.
+        """
         if at not in self._faulty_places:
-            self.lines.append(f"{at}: {message}")
+            self.extend([f"{at}: {message}"])
+
+    def extend(self, lines: Iterable[str]) -> None:
+        """Add lines that are complete.
+
+        Raises:
+            TooManyProblemsError: There is no room for more.
+        """
+        self.lines.extend(islice(lines, MAX_PROBLEMS - len(self.lines)))
+        if len(self.lines) >= MAX_PROBLEMS:
+            raise TooManyProblemsError
 
     def build(self, make: Callable[..., _Built], at: str, **fields: object) -> _Built | None:
         """Call a constructor; note each of its problems with its place, and return None then."""
         try:
             return make(**fields)
         except ManifestFormatError as error:
-            self.lines.extend(f"{at}{problem}" for problem in error.problems)
+            self.extend(f"{at}{problem}" for problem in error.problems)
             return None
 
 

@@ -1,11 +1,12 @@
 """A policy to and from JSON: what a service asks of a worker, every field of it."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, fields
 from typing import Any, Final
 
 from ckptguard.errors import FormatError
-from ckptguard.model.json_fields import Fields, Problems
+from ckptguard.model.json_fields import Fields, Problems, TooManyProblemsError
 from ckptguard.model.policy import Depth, Limits, NumericsMode, Policy, Reader, StoreTimes
 
 _Take = Callable[[Fields, str], Any]
@@ -40,8 +41,10 @@ def policy_from_json(value: Mapping[str, Any]) -> Policy:
     """
     problems = Problems()
     taken = Fields(dict(value), "", problems)
-    values = {name: take(taken, name) for name, take in _TAKE.items() if taken.has(name)}
-    taken.refuse_rest()
+    values: dict[str, Any] = {}
+    with suppress(TooManyProblemsError):
+        values = {name: take(taken, name) for name, take in _TAKE.items() if taken.has(name)}
+        taken.refuse_rest()
     if problems.lines:
         msg = "no policy: " + "; ".join(problems.lines)
         raise FormatError(msg, problems=problems.lines)

@@ -6,11 +6,12 @@ sender says of the verdict is not looked at; it is derived anew from the checks.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from ckptguard.errors import FormatError
 from ckptguard.model.finding import Basis, CheckName, Finding, FindingCode, Severity
-from ckptguard.model.json_fields import Fields, Problems
+from ckptguard.model.json_fields import Fields, Problems, TooManyProblemsError
 from ckptguard.model.report import FileEvidence, Report, StepSummary
 from ckptguard.model.verdict import CheckResult, CheckStatus, Provenance
 
@@ -40,7 +41,9 @@ def report_from_json(value: Mapping[str, Any]) -> Report:
     Guarantees: `report_to_json(report_from_json(report_to_json(r))) == report_to_json(r)`.
     """
     problems = Problems()
-    report = _report(Fields(dict(value), "", problems))
+    report = None
+    with suppress(TooManyProblemsError):
+        report = _report(Fields(dict(value), "", problems))
     if problems.lines or report is None:
         raise _refused(problems.lines)
     return report

@@ -1,6 +1,10 @@
 """The words of the service: what client, API and workers say to each other (docs/service.md)."""
 
 from enum import StrEnum
+from typing import Final
+
+EVERY_STORE: Final = "*"
+"""Among the stores of a worker: it takes each one where the service has it. No store has this name."""
 
 
 class Lifecycle(StrEnum):

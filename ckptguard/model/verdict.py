@@ -27,7 +27,10 @@ class Assurance(StrEnum):
     @property
     def rank(self) -> int:
         """Position in the order; higher is stronger."""
-        return list(Assurance).index(self)
+        return _RANKS[self]
+
+
+_RANKS: Final = {level: rank for rank, level in enumerate(Assurance)}
 
 
 class CheckStatus(StrEnum):

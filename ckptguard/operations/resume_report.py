@@ -20,6 +20,9 @@ def report_start(client: Client, run: str, *, attempt: str, found: Found, tell: 
     Returns:
         The name under which the start is known: another one where a launcher starts twice under
         one name, from different checkpoints.
+
+    Raises:
+        ConflictError: The checkpoint was rewritten or deleted since the service named it.
     """
     if found.target is None:
         return attempt
@@ -29,6 +32,8 @@ def report_start(client: Client, run: str, *, attempt: str, found: Found, tell: 
         except ConflictError:
             attempt = f"{attempt[:_MAX_ATTEMPT_CHARS]}/{found.target.id}"
             told = _report_resumed(client, run, attempt, found.target)
+    except ConflictError:
+        raise  # under a name of its own: it is the checkpoint that a run cannot go on from
     except CkptGuardError as error:
         tell(f"WARNING: the start could not be reported, later saves may look like a step back: {error}")
         return attempt

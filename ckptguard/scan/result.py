@@ -88,7 +88,7 @@ def file_result_from_json(value: Mapping[str, Any]) -> FileResult:
 
 
 def scan_to_json(scan: FileScan) -> dict[str, Any]:
-    """Return plain JSON values; NaN and infinity, which JSON has not, as texts."""
+    """Return plain JSON values; JSON has no NaN and no infinity: extremes of a tensor with any are texts."""
     return {
         **{name: getattr(scan, name) for name in _PLAIN},
         "checksums": [str(checksum) for checksum in scan.checksums],
@@ -124,15 +124,24 @@ def scan_from_json(value: Mapping[str, Any]) -> FileScan:
 
 
 def _numerics_from_json(
-    minimum: float, maximum: float, is_finite: object, is_zero: object, is_denormal: object
+    minimum: object, maximum: object, is_finite: object, is_zero: object, is_denormal: object
 ) -> TensorNumerics:
+    kind = (int, float) if is_finite else (str,)
     return TensorNumerics(
-        minimum=float(minimum),
-        maximum=float(maximum),
-        is_finite=bool(is_finite),
-        is_zero=bool(is_zero),
-        is_denormal=bool(is_denormal),
+        minimum=_extreme(_of_kind(kind, minimum, "minimum")),
+        maximum=_extreme(_of_kind(kind, maximum, "maximum")),
+        is_finite=_of_kind((bool,), is_finite, "is_finite"),
+        is_zero=_of_kind((bool,), is_zero, "is_zero"),
+        is_denormal=_of_kind((bool,), is_denormal, "is_denormal"),
     )
+
+
+def _extreme(value: float | str) -> float:
+    number = float(value)
+    if isinstance(value, str) and str(number) != value:
+        msg = f"{value[:40]!r} is no number as Python writes it"
+        raise ValueError(msg)
+    return number
 
 
 def finding_from_json(value: Mapping[str, Any]) -> Finding:

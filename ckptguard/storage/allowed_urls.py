@@ -41,6 +41,8 @@ _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,221}")  # 222: the lon
 _AZURE_HOST: Final = re.compile(
     r"[a-z0-9]{3,24}\.(?:dfs|blob)\.core\.(?:windows\.net|usgovcloudapi\.net|chinacloudapi\.cn)"
 )
+_NO_DISKS: Final = re.compile(r"(?:proc|sys|dev(?!/shm(?:/|$)))(?:/.*)?")
+"""What the kernel shows as files: other processes, their memory and their roots; devices."""
 _PRIVATE_SUFFIXES: Final = ("localhost", "local", "internal", "localdomain", "intranet", "lan")
 _ADDRESS: Final = re.compile(r"(?:0[xX][0-9a-fA-F]*|[0-9]+)(?:\.(?:0[xX][0-9a-fA-F]*|[0-9]+)){1,3}")
 """IPv4 in every notation that resolvers take, but for one bare number, which may be a bucket."""
@@ -112,6 +114,8 @@ def _local_reasons(path: str) -> Iterator[str]:
     segments = [segment for segment in path.split("/") if segment not in ("", ".")]
     if not segments:
         yield "the whole disk; name a folder below /"
+    elif _NO_DISKS.fullmatch("/".join(segments)):
+        yield "what the kernel shows as files, not a disk"
     else:
         yield from _plain("/".join(segments))
 

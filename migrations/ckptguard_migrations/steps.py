@@ -1,7 +1,8 @@
 """Move a database from one revision to another, all steps together or none."""
 
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -114,6 +115,7 @@ def _connected(url: str, *, begin: str = "BEGIN") -> Iterator[Connection]:
         msg = "the database's URL cannot be read"  # it may hold a password: not repeated
         raise ConfigError(msg) from error
     if engine.dialect.name == "sqlite":
+        _make_private(engine.url.database)
         event.listen(engine, "connect", _leave_transactions_to_us)
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
     try:
@@ -127,6 +129,17 @@ def _connected(url: str, *, begin: str = "BEGIN") -> Iterator[Connection]:
         raise ServiceUnavailableError(msg) from error
     finally:
         engine.dispose()
+
+
+def _make_private(file: str | None) -> None:
+    """Make a new SQLite file that only its owner can read: secrets of webhooks lie in it.
+
+    SQLite gives the `-wal` and `-shm` beside it the same mode. A file that is there stays as it is.
+    """
+    if not file or file == ":memory:" or file.startswith("file:"):
+        return
+    with suppress(OSError):  # connecting says what is wrong
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def _connect_arguments(url: str) -> dict[str, Any]:

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from ckptguard.cli.main import run as run_command
 from ckptguard.testing.edits import copy_checkpoint
 
 pytestmark = [pytest.mark.torch]
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Call = Callable[..., tuple[int, str]]
 START_S = 60.0
 OWN = Path(__file__).resolve().parent.parent / "data" / "corpus" / "dcp_torch2_14_1_fsdp2_ws2"
 
@@ -168,6 +170,117 @@ def test_what_is_damaged_after_its_verdict_is_found_before_it_is_used(ckpt: Run,
     fresh = ckpt("resume", "--run", "run-7", "--fresh-despite", "run-7")
     assert (fresh.returncode, fresh.stdout) == (0, "")
     assert ckpt("release", "--run", "run-7", "--step", "2", "--reason", "drill over").returncode == 0
+
+
+@pytest.fixture
+def call(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Return what runs the command in this process, which starts at once, and gives exit code and stdout."""
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("CKPTGUARD_CACHE_DIR", str(home / "cache"))
+
+    def call(*arguments: object) -> tuple[int, str]:
+        code = run_command([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return code, out
+
+    return call
+
+
+@pytest.fixture
+def saved(home: Path, call: Call) -> Callable[..., Path]:
+    """Return what makes a run with one VALID step, or with one that nobody judged, in the store."""
+
+    def save(run: str, *, step: int = 2, is_judged: bool = True) -> Path:
+        folder = home / "store" / run / f"step-{step}"
+        copy_checkpoint(OWN, folder)
+        given = ("--run", run, "--save-id", f"{run}-{step}")
+        judged = ("--wait", "120s") if is_judged else ("--no-validate",)
+        assert call("register", folder, *given, *judged)[0] == 0
+        return folder
+
+    return save
+
+
+def test_only_what_time_can_change_is_20(call: Call, home: Path, saved: Callable[..., Path]) -> None:
+    saved("unjudged", is_judged=False)
+    assert call("resume", "--run", "unjudged", "--allow-fresh") == (20, "")
+    coming = home / "store" / "coming" / "step-5"
+    assert call("announce", coming, "--run", "coming", "--step", "5")[0] == 0
+    assert call("resume", "--run", "coming", "--allow-fresh") == (20, "")
+
+
+def test_below_what_was_asked_is_10_and_printed_only_if_accepted(
+    call: Call, saved: Callable[..., Path]
+) -> None:
+    folder = saved("below")
+    asked = ("--run", "below", "--min-assurance", "resumable", "--no-report")
+    assert call("resume", *asked) == (10, "")
+    assert call("resume", *asked, "--accept-below") == (10, f"{folder}\n")
+
+
+def test_a_last_known_answer_is_10_and_only_with_the_flag(
+    call: Call, home: Path, saved: Callable[..., Path]
+) -> None:
+    folder = saved("known")
+    assert call("resume", "--run", "known", "--no-report") == (0, f"{folder}\n")
+    server_pid = int((home / "ckptguard-data" / "lock").read_text())
+    os.kill(server_pid, signal.SIGSTOP)
+    try:
+        asked = ("resume", "--run", "known", "--deadline", "1s")
+        failed, known = call(*asked, "--allow-fresh"), call(*asked, "--on-unavailable", "last-known")
+    finally:
+        os.kill(server_pid, signal.SIGCONT)
+    assert failed == (20, "")
+    assert known == (10, f"{folder}\n")
+
+
+def test_after_a_fresh_start_nothing_is_usable_and_the_run_is_not_empty(
+    call: Call, saved: Callable[..., Path]
+) -> None:
+    folder = saved("anew")
+    assert call("quarantine", "--run", "anew", "--step", "2", "--reason", "drill")[0] == 0
+    assert call("resume", "--run", "anew", "--allow-fresh") == (30, "")
+    assert call("resume", "--run", "anew", "--fresh-despite", "other") == (2, "")
+    assert call("resume", "--run", "anew", "--fresh-despite", "anew") == (0, "")
+    assert call("release", "--run", "anew", "--step", "2", "--reason", "over")[0] == 0
+    assert call("resume", "--run", "anew", "--allow-fresh") == (30, "")
+    assert call("resume", "--run", "anew", "--step", "2", "--no-report") == (0, f"{folder}\n")
+
+
+def test_bytes_rewritten_in_place_at_the_same_length_and_time_are_not_seen(
+    call: Call, saved: Callable[..., Path]
+) -> None:
+    """A limit that docs/cli-json.md tells: the look before the use reads no byte; a new verdict finds it."""
+    folder = saved("inplace")
+    shard = min(folder.glob("*.distcp"))
+    times = shard.stat()
+    with shard.open("r+b") as stream:
+        stream.seek(20_000)
+        stream.write(b"XXXX")
+    os.utime(shard, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert call("resume", "--run", "inplace", "--no-report") == (0, f"{folder}\n")
+    assert call("revalidate", "--run", "inplace", "--step", "2", "--wait", "120s")[0] == 30
+    assert call("resume", "--run", "inplace", "--no-report") == (30, "")
+
+
+def test_what_is_no_longer_as_it_was_is_told_and_the_next_one_is_printed(
+    ckpt: Run, saved: Callable[..., Path]
+) -> None:
+    shards = {step: min(saved("moved", step=step).glob("*.distcp")) for step in (2, 4, 6, 8)}
+    content, times = shards[8].read_bytes(), shards[8].stat()
+    with shards[4].open("ab") as grown:
+        grown.write(b"x")
+    shards[6].unlink()
+    shards[8].unlink()
+    shards[8].with_name("new").write_bytes(content)
+    shards[8].with_name("new").rename(shards[8])
+    os.utime(shards[8], ns=(times.st_atime_ns, times.st_mtime_ns))
+    done = ckpt("resume", "--run", "moved", "--no-report")
+    assert (done.returncode, done.stdout) == (0, f"{shards[2].parent}\n"), done.stderr
+    for step, what in ((4, "bytes, "), (6, "is gone"), (8, "was replaced since")):
+        assert f"step {step} is not as it was validated: {shards[step].name} " in done.stderr
+        assert what in done.stderr
 
 
 def test_watch_shows_what_happens_and_ends_on_interrupt(home: Path, ckpt: Run, tmp_path: Path) -> None:

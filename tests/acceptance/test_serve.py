@@ -16,9 +16,11 @@ from typing import Any
 import httpx
 import pytest
 
+from ckptguard.testing.edits import copy_checkpoint
 from ckptguard_migrations import upgrade
 from tests.postgres_server import create_database, drop_database
 
+CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
 _DEADLINE_S = 40.0
 
 
@@ -198,6 +200,33 @@ def test_the_worker_is_a_child_with_a_token_of_its_own_and_comes_again(tmp_path:
     assert code == 0, errors
     assert seconds < 15
     _wait_until(lambda: not Path(f"/proc/{second}").exists())
+
+
+@pytest.mark.torch
+def test_a_store_that_is_allowed_later_reaches_the_worker_without_a_restart(tmp_path: Path) -> None:
+    save = tmp_path / "later" / "step-1"
+    copy_checkpoint(CORPUS / "dcp_torch2_14_1_fsdp2_ws2", save)
+    with _serving(tmp_path / "data") as serving, _client(serving) as client:
+        assert client.post("/v1/projects", json={"name": "research"}).status_code == 201
+        client.headers["Ckptguard-Project"] = "research"
+        _wait_until(lambda: bool(serving.ask("/v1/workers").json()["items"]))
+        store = {"name": "later", "url": str(save.parent), "times": "copied", "settle_s": 0}
+        assert client.post("/v1/stores", json=store).status_code == 201
+        body = {
+            "location": {"url": str(save)},
+            "step": 1,
+            "depth": "content",
+            "created_at": "2026-01-01T00:00:00Z",
+        }
+        made = client.post("/v1/runs/r/checkpoints", json=body).json()["checkpoint"]
+        at = f"/v1/checkpoints/{made['id']}"
+        _wait_until(lambda: client.get(at).json()["validated_at"] is not None)
+        assert client.get(at).json()["assurance"] == "content"
+
+
+def _client(serving: Serving) -> httpx.Client:
+    headers = {"Authorization": f"Bearer {serving.token}"}
+    return httpx.Client(base_url=serving.address["url"], headers=headers, trust_env=False, timeout=20)
 
 
 def test_several_processes_share_one_postgresql(tmp_path: Path, postgres: str) -> None:

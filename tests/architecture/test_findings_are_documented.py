@@ -41,11 +41,20 @@ def test_every_severity_is_explained() -> None:
     assert [severity for severity in Severity if f"| `{severity}` |" not in PAGE] == []
 
 
-def test_every_named_test_of_the_invariants_exists() -> None:
-    page = (PROJECT / "docs" / "invariants.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["invariants.md", "threats.md"])
+def test_every_test_that_a_page_names_exists(name: str) -> None:
+    page = (PROJECT / "docs" / name).read_text(encoding="utf-8")
     named = set(re.findall(r"`(test_[a-z0-9_]+)`", page))
     assert named
     written = "".join(
         path.read_text(encoding="utf-8") for path in sorted((PROJECT / "tests").rglob("test_*.py"))
     )
     assert [name for name in sorted(named) if f"def {name}(" not in written] == []
+
+
+def test_every_threat_names_a_test() -> None:
+    page = (PROJECT / "docs" / "threats.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    threats = [row for row in rows if not row.startswith(("| attack |", "| --- |"))]
+    assert len(threats) > 20
+    assert [row[:60] for row in threats if re.search(r"`test_[a-z0-9_]+`[^|]*\|$", row) is None] == []

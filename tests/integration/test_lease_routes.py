@@ -1,6 +1,7 @@
 """A worker's whole conversation over HTTP, on both databases."""
 
 import json
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -11,11 +12,19 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from ckptguard.model.report import report_to_json
+from ckptguard.client.address import Address
+from ckptguard.model.report import TensorNumerics, report_to_json
 from ckptguard.model.service import Scope
-from ckptguard.scan.result import FileScan, scan_to_json
+from ckptguard.scan.result import (
+    FileResult,
+    FileScan,
+    file_result_from_json,
+    file_result_to_json,
+    scan_to_json,
+)
 from ckptguard_api.database import Database
 from ckptguard_api.tables import projects
+from ckptguard_workers.service_calls import ServiceCalls
 from tests.leased_service import LeasedService, valid
 from tests.served_app import ServedApp, served_app
 
@@ -113,17 +122,73 @@ def test_what_is_no_report_is_a_problem_and_the_lease_lives(scene: Scene, body: 
     assert scene.worker.post(f"{at}/heartbeat", json=beat, headers=key).status_code == 200
 
 
-def test_results_with_nan_come_back_as_they_went(scene: Scene) -> None:
+@pytest.mark.parametrize("what", ["verdict", "files"])
+@pytest.mark.parametrize(
+    ("edit", "problem"),
+    [
+        (('"bytes_read": 0', '"bytes_read": NaN'), "NaN is not JSON"),
+        (('"bytes_read": 0', '"bytes_read": 0, "bytes_read": 0'), "key stands more than once"),
+        (('"versions": {}', '"versions": {"a": "1", "a": "2"}'), "key stands more than once"),
+        (('"versions": {}', '"versions": ' + "[" * 40 + "]" * 40), "deep"),
+    ],
+)
+def test_the_bodies_of_a_lease_are_strict_json(
+    scene: Scene, what: str, edit: tuple[str, str], problem: str
+) -> None:
+    scene.save()
+    _, at, key = scene.leased()
+    report = report_to_json(valid(bytes_read=0, versions={}))
+    body = json.dumps({"files": [RESULT]} if what == "files" else {"report": report})
+    assert edit[0] in body
+    content = body.replace(*edit, 1)
+    answer = scene.worker.post(f"{at}/{what}", content=content, headers=key | JSON)
+    assert answer.status_code in (413, 422), answer.text
+    assert problem in answer.text
+    assert scene.worker.get(f"{at}/files", headers=key).json()["files"] == []
+    assert scene.worker.post(f"{at}/{what}", content=body, headers=key | JSON).status_code == 200
+
+
+def test_numbers_beyond_json_are_texts_and_nothing_else(scene: Scene) -> None:
     scene.save()
     _, at, key = scene.leased()
     value = json.loads(json.dumps(RESULT))
-    value["scan"]["numerics"] = {"w": [float("nan"), float("inf"), False, False, False]}
-    content = json.dumps({"files": [value]})
-    assert scene.worker.post(f"{at}/files", content=content, headers=key | JSON).status_code == 200
-    back = scene.worker.get(f"{at}/files", headers=key)
-    assert json.dumps(json.loads(back.content)["files"][0], sort_keys=True) == json.dumps(
-        value, sort_keys=True
+    for extremes in (["NaN", 1.0], [float("1e300"), "1_0"], [True, False], [[], 1]):
+        value["scan"]["numerics"] = {"w": [*extremes, False, False, False]}
+        answer = scene.worker.post(f"{at}/files", json={"files": [value]}, headers=key)
+        assert answer.status_code == 422, f"{extremes}: {answer.text}"
+        assert answer.json()["problems"][0].startswith("/files/0: scan: ")
+
+
+def test_what_one_worker_stored_the_next_one_gets_page_by_page(scene: Scene) -> None:
+    scene.save()
+    results = [_result(number) for number in range(2100)]
+    address = Address.of(scene.app.url, scene.app.token(Scope.WORK))
+    calls = ServiceCalls(address)
+    capabilities = ASK["capabilities"]
+    first = calls.take_lease(worker="w", capabilities=capabilities, wait_s=0)
+    assert first is not None
+    calls.store_files(first, [file_result_to_json(result) for result in results])
+    calls.release(first, ending="drained", reason="")
+    second = calls.take_lease(worker="v", capabilities=capabilities, wait_s=0)
+    assert second is not None
+    assert second.known_files == len(results)
+    known = [file_result_from_json(value) for value in calls.known_files(second)]
+    calls.close()
+    assert {one.scan.path for one in known} == {one.scan.path for one in results}
+    assert len(known) == len(results)
+    by_path = {one.scan.path: one for one in known}
+    assert all(repr(by_path[one.scan.path]) == repr(one) for one in results)
+
+
+def _result(number: int) -> FileResult:
+    extremes = [(-1.5, 2.5), (math.nan, math.nan), (-math.inf, math.inf), (-math.inf, 3.0), (0.0, 1e300)]
+    minimum, maximum = extremes[number % len(extremes)]
+    is_finite = math.isfinite(minimum) and math.isfinite(maximum)
+    numerics = TensorNumerics(
+        minimum=minimum, maximum=maximum, is_finite=is_finite, is_zero=False, is_denormal=False
     )
+    scan = FileScan(path=f"f{number}\udc80", length_bytes=number, numerics={"w": numerics}, version="1:2")
+    return FileResult(scan=scan, device="cpu", versions={"torch": "2.13"})
 
 
 def test_a_waiting_worker_gets_work_as_soon_as_it_is_there(scene: Scene) -> None:

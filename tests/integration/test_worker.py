@@ -22,6 +22,7 @@ from tests.integration.worker_process import (
     arguments,
     environment_of,
     running_worker,
+    waits_for_its_job,
 )
 
 pytestmark = pytest.mark.torch
@@ -96,6 +97,18 @@ def report_of(validation: Validation, worker: WorkerProcess) -> dict[str, Any]:
     return reports[0]
 
 
+def test_a_warm_child_that_hangs_is_replaced_by_a_cold_one(
+    service: LeaseService, worker: WorkerProcess
+) -> None:
+    hung = warm_canary(worker)
+    eventually(lambda: waits_for_its_job(hung), what="a child that imported torch")
+    os.kill(hung, signal.SIGSTOP)
+    report = report_of(service.add("run/step-2"), worker)
+    assert (report["verdict"], report["assurance"]) == ("VALID", "loaded"), report
+    assert not Path(f"/proc/{hung}").exists()
+    assert "does not answer" in worker.said()
+
+
 def test_a_sound_checkpoint_becomes_valid_and_loaded(service: LeaseService, worker: WorkerProcess) -> None:
     service.verdict_after_files = 2
     validation = service.add("run/step-2")
@@ -139,14 +152,12 @@ def test_no_child_knows_the_token_nor_any_word_of_the_service(
 def test_a_killed_canary_is_an_outcome_and_the_worker_goes_on(
     service: LeaseService, worker: WorkerProcess
 ) -> None:
-    pid = warm_canary(worker)
-    os.kill(pid, signal.SIGSTOP)  # it cannot take its job
-    before = len(service.heartbeats)
+    hung = warm_canary(worker)
+    eventually(lambda: waits_for_its_job(hung), what="a child that imported torch")
+    os.kill(hung, signal.SIGSTOP)
     first = service.add("run/step-2")
-    eventually(
-        lambda: any(beat["progress"]["bytes_total"] for beat in service.heartbeats[before:]), what="progress"
-    )
-    os.kill(pid, signal.SIGKILL)
+    cold = eventually(lambda: set(worker.children(CANARY_CHILD)) - {hung}, what="the child in its place")
+    os.kill(cold.pop(), signal.SIGKILL)  # it has the job, and imports torch
     report = report_of(first, worker)
     codes = [finding["code"] for finding in report["findings"] if finding["check"] == "load"]
     assert (report["verdict"], codes) == ("UNKNOWN", ["canary_crashed"])

@@ -12,7 +12,12 @@ import pytest
 from ckptguard.model.policy import Policy
 from ckptguard.testing.edits import copy_checkpoint
 from tests.integration.lease_service import LeaseService, Validation, eventually, lease_service
-from tests.integration.worker_process import CANARY_CHILD, WorkerProcess, running_worker
+from tests.integration.worker_process import (
+    CANARY_CHILD,
+    WorkerProcess,
+    running_worker,
+    waits_for_its_job,
+)
 
 pytestmark = pytest.mark.torch
 
@@ -73,15 +78,14 @@ def test_a_dead_child_ends_the_load_and_no_supervisor(
     service, worker = group
     before = supervisors(worker)
     parent = before[rank]
-    canary = eventually(lambda: worker.children(CANARY_CHILD, of=parent), what="a canary")[0]
-    os.kill(canary, signal.SIGSTOP)  # the others wait for it
-    seen = len(service.heartbeats)
+    hung = eventually(lambda: worker.children(CANARY_CHILD, of=parent), what="a canary")[0]
+    eventually(lambda: waits_for_its_job(hung), what="a child that imported torch")
+    os.kill(hung, signal.SIGSTOP)
     validation = service.add("step-2", policy=POLICY)
-    eventually(
-        lambda: any(beat["progress"]["phase"] != "starting" for beat in service.heartbeats[seen:]),
-        what="the load",
+    cold = eventually(
+        lambda: set(worker.children(CANARY_CHILD, of=parent)) - {hung}, what="the child in its place"
     )
-    os.kill(canary, signal.SIGKILL)
+    os.kill(cold.pop(), signal.SIGKILL)  # the others wait for it
     report = report_of(validation, worker)
     found = {finding["code"]: finding["message"] for finding in report["findings"]}
     assert report["verdict"] == "UNKNOWN"

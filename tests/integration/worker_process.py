@@ -63,6 +63,12 @@ def environment_of(pid: int) -> dict[str, str]:
     return dict(line.partition("=")[::2] for line in text.split("\0") if line)
 
 
+def waits_for_its_job(pid: int) -> bool:
+    """Say whether a process reads from its standard input just now."""
+    fields = Path(f"/proc/{pid}/syscall").read_text().split()
+    return fields[1:2] == ["0x0"]
+
+
 @contextmanager
 def running_worker(
     url: str,

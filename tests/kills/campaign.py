@@ -29,7 +29,7 @@ from tests.kills.victims import PostgresVictim, Victim, descendants, wait_until
 
 RUNS: Final = 3
 LEASE_S: Final = 3.0
-DONE_S: Final = 180.0
+DONE_S: Final = 600.0
 SAVE_EVERY_S: Final = 1.5
 
 

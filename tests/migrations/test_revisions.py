@@ -118,10 +118,10 @@ def test_an_unreadable_url_is_not_repeated() -> None:
 
 def test_events_are_added_and_never_changed(migrated: Database) -> None:
     with migrated.write() as tx:
-        event_id = record(tx, EventKind.RUN_CREATED, actor=SERVICE)
+        event = record(tx, EventKind.RUN_CREATED, actor=SERVICE)
     changes = [
         update(events).values(actor="nobody"),
-        update(events).where(events.c.id == event_id).values(at=datetime(2020, 1, 1, tzinfo=UTC)),
+        update(events).where(events.c.id == event.id).values(at=datetime(2020, 1, 1, tzinfo=UTC)),
         delete(events),
     ]
     for change in changes:

@@ -7,7 +7,7 @@ from tests.property.leasing_model import MAX_COUNTED, in_force
 if TYPE_CHECKING:
     from tests.property.leasing_simulation import Simulation
 
-_FORBIDDEN: Final = {
+FORBIDDEN: Final = {
     "a lease exactly while its validation runs": """
         SELECT v.id FROM validations v LEFT JOIN leases l ON l.validation_id = v.id
         WHERE (v.state = 'running') != (l.attempt_id IS NOT NULL)""",
@@ -77,7 +77,7 @@ _FORBIDDEN: Final = {
 def require_laws(simulation: "Simulation") -> None:
     """Raise AssertionError with the law that is broken."""
     raw = simulation.raw
-    for law, query in _FORBIDDEN.items():
+    for law, query in FORBIDDEN.items():
         broken = raw.execute(query).fetchall()
         assert not broken, f"broken: {law}: {broken}"
     _require_verdicts_unchanged(simulation, raw)

@@ -570,7 +570,7 @@ class Simulation:
         if self.chance.random() >= 0.15:
             yield
             return
-        fault = _Fault(self.service.database.engine, after=self.chance.randrange(25))
+        fault = Fault(self.service.database.engine, after=self.chance.randrange(25))
         try:
             yield
         finally:
@@ -587,7 +587,7 @@ class Simulation:
         self.steps_of_runs = dict.fromkeys(self.run_ids, 0)
 
 
-class _Fault:
+class Fault:
     """Lets the statement after so many others fail, as a database does that goes away."""
 
     def __init__(self, engine: Engine, *, after: int) -> None:
@@ -596,6 +596,7 @@ class _Fault:
         event.listen(engine, "before_cursor_execute", self._count)
 
     def remove(self) -> None:
+        """Let nothing fail any more."""
         event.remove(self._engine, "before_cursor_execute", self._count)
 
     def _count(self, *_: object) -> None:

@@ -189,6 +189,7 @@ class History:
             "step": self.step,
             "save_id": f"c-{row_id}",
             "created_at": self.now - timedelta(seconds=self.chance.choice([0, 0, 0, 10])),
+            "registered_at": None if given["lifecycle"] == "announced" else self.now,
             "superseded_by": None,
             "keep_alive_until": None,
             "verdict": None,
@@ -298,7 +299,8 @@ class Expected:
         return age.total_seconds()
 
     def _is_in_place(self, row: Row) -> bool:
-        is_left_behind = row["lifecycle"] == "superseded" and row["superseded_by"] == "rolled_back"
+        is_whole = row["registered_at"] is not None
+        is_left_behind = is_whole and row["superseded_by"] == "rolled_back"
         is_named = self._asked.step is not None
         return self._is_asked_about(row) and (
             row["lifecycle"] == "registered" or (is_named and is_left_behind)

@@ -50,7 +50,8 @@ Stores = Annotated[
     typer.Option(
         "--store",
         metavar="NAME=URL",
-        help=f"Where a store lies here; NAME alone: where the service has it. Else {STORES_VARIABLE}.",
+        help=f"Where a store lies here; NAME alone: where the service has it; '*': all of these. "
+        f"Else {STORES_VARIABLE}.",
     ),
 ]
 StoreOptions = Annotated[
@@ -146,12 +147,7 @@ def _stores(
         msg = f"no store: name at least one with --store NAME=URL, or in {STORES_VARIABLE}"
         raise ConfigError(msg)
     options = _read_options(options_file) if options_file is not None else {}
-    ambient = s3_options(environment)
-    for text in named:
-        name, _, url = text.strip().partition("=")
-        if url.startswith("s3") and ambient:
-            options.setdefault(name, ambient)
-    return parse_stores(named, options)
+    return parse_stores(named, options, s3_options=s3_options(environment))
 
 
 def _read_options(file: Path) -> dict[str, Mapping[str, object]]:

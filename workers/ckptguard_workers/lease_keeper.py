@@ -113,7 +113,12 @@ class LeaseKeeper:
 
     def _tell_files(self) -> None:
         while batch := self._batch():
-            self._calls.store_files(self._lease, [value for _, value in batch])
+            try:
+                self._calls.store_files(self._lease, [value for _, value in batch])
+            except (ServiceUnavailableError, LeaseLostError):
+                raise
+            except ServiceError as error:  # refused for good: heartbeats go on, and the files are read again
+                _LOG.warning("results of files are refused", lease=self._lease.id, why=str(error))
             with self._lock:
                 for size, _ in batch:
                     self._results.popleft()

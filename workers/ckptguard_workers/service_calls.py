@@ -3,23 +3,35 @@
 import gzip
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import httpx
 
 from ckptguard.client.address import Address
-from ckptguard.client.exchange import headers_for
+from ckptguard.client.exchange import headers_for, http_options
 from ckptguard.client.problems import error_of_answer
-from ckptguard.errors import ServiceUnavailableError
+from ckptguard.errors import ServiceError, ServiceUnavailableError
 from ckptguard.model.report import Report, report_to_json
 from ckptguard.scan.progress import Progress
 from ckptguard_workers.lease import Lease, lease_from_json
 
 CONNECT_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 30.0
+MAX_ANSWER_BYTES: Final = 320 << 20
+"""Decoded: a manifest has 256 MiB at most. Whoever answers more is no service, or would fill this machine."""
 MAX_KNOWN_BYTES: Final = 512 << 20
 COMPRESSED_FROM_BYTES: Final = 64 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back, all of it."""
+
+    status_code: int
+    headers: Mapping[str, str]
+    content: bytes
 
 
 class ServiceCalls:
@@ -40,7 +52,7 @@ class ServiceCalls:
             base_url=address.url,
             headers=headers_for(address),
             timeout=httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S),
-            follow_redirects=False,
+            **http_options(address),
         )
 
     def close(self) -> None:
@@ -101,7 +113,7 @@ class ServiceCalls:
 
     def _post(
         self, path: str, body: object, *, lease: Lease | None = None, timeout_s: float | None = None
-    ) -> httpx.Response:
+    ) -> Answer:
         content = json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
         headers = {"Content-Type": "application/json", **_of_lease(lease)}
         if len(content) >= COMPRESSED_FROM_BYTES:
@@ -110,21 +122,38 @@ class ServiceCalls:
         timeout = httpx.Timeout(timeout_s or self._timeout_s, connect=CONNECT_TIMEOUT_S)
         return self._asked("POST", path, content=content, headers=headers, timeout=timeout)
 
-    def _get(self, path: str, *, lease: Lease, **query: str) -> httpx.Response:
+    def _get(self, path: str, *, lease: Lease, **query: str) -> Answer:
         return self._asked("GET", path, params=query, headers=_of_lease(lease))
 
-    def _asked(self, method: str, path: str, **how: Any) -> httpx.Response:  # noqa: ANN401 - httpx's own
+    def _asked(self, method: str, path: str, **how: Any) -> Answer:  # noqa: ANN401 - httpx's own
         try:
-            answer = self._client.request(method, path, **how)
+            with self._client.stream(method, path, **how) as response:
+                content = _bounded(response)
         except httpx.HTTPError as error:
             msg = f"no answer from the service: {type(error).__name__}: {error}"
             raise ServiceUnavailableError(msg) from error
-        if answer.is_success:
+        answer = Answer(status_code=response.status_code, headers=dict(response.headers), content=content)
+        if response.is_success:
             return answer
         if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
             msg = f"the service answered {answer.status_code}"
             raise ServiceUnavailableError(msg)
         raise error_of_answer(answer.status_code, dict(answer.headers), answer.content)
+
+
+def _bounded(response: httpx.Response) -> bytes:
+    content = bytearray()
+    for piece in response.iter_bytes():
+        content += piece
+        if len(content) > MAX_ANSWER_BYTES:
+            msg = f"the service's answer is longer than {MAX_ANSWER_BYTES} bytes"
+            raise ServiceError(msg)
+    return bytes(content)
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    msg = f"{text} is not JSON"
+    raise ValueError(msg)
 
 
 def _at(lease: Lease, what: str) -> str:
@@ -135,9 +164,9 @@ def _of_lease(lease: Lease | None) -> dict[str, str]:
     return {} if lease is None else {"Ckptguard-Lease": lease.token}
 
 
-def _object(answer: httpx.Response) -> dict[str, Any]:
+def _object(answer: Answer) -> dict[str, Any]:
     try:
-        value = answer.json()
+        value = json.loads(answer.content, parse_constant=_refuse_constant)
     except ValueError as error:
         msg = "the service answered what is no JSON"
         raise ServiceUnavailableError(msg) from error

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ckptguard.clock import Clock
+from ckptguard.errors import ServiceError
+from ckptguard.model.service import EVERY_STORE
 from ckptguard.operations.isolated import CanaryServer, IsolatedOutcome, Watch, validate_isolated
 from ckptguard.operations.validation_job import ValidationJob
 from ckptguard_workers.lease import Lease
@@ -20,7 +22,8 @@ class Machine:
     """What this machine gives to a validation.
 
     Args:
-        stores: By name; a store that is not here lies where the service has it.
+        stores: By name, and `EVERY_STORE` for all others; what is not mapped is not opened, whatever a lease
+            says.
         device: torch device to load onto.
         jobs: Files read at the same time; None: as the policy says.
         window_bytes: Read buffers; None: as the policy says.
@@ -39,9 +42,15 @@ class Machine:
         Args:
             name: Of the store.
             url: Its root as the service knows it.
+
+        Raises:
+            ServiceError: This machine maps no store of that name, and the service gave it all the same.
         """
-        store = self.stores.get(name, MachineStore())
-        return store.url or url, store.options
+        store = self.stores.get(name) or self.stores.get(EVERY_STORE)
+        if store is None:
+            msg = f"the lease is of store {name[:80]!r}, which this machine does not map"
+            raise ServiceError(msg)
+        return store.url or url, store.options_for(store.url or url)
 
 
 def job_of(lease: Lease, machine: Machine, calls: ServiceCalls) -> ValidationJob:

@@ -2,12 +2,16 @@
 
 from typing import Final
 
+import structlog
+
 from ckptguard.canary.job import Group
 from ckptguard.canary.outcome import CanaryOutcome
+from ckptguard.canary.ping import answers
 from ckptguard.canary.process import CanaryProcess
 from ckptguard.canary.spawn import CanaryWatch, run_in
 
 VERIFY: Final = "verify"
+_LOG: Final = structlog.get_logger()
 
 
 class WarmCanary:
@@ -41,13 +45,22 @@ class WarmCanary:
         Raises:
             CanaryError: No child could be started.
         """
-        self.warm()
-        process, self._spare = self._spare, None
-        assert process is not None  # noqa: S101 - warmed above
+        process = self._take(watch)
         try:
             return run_in(process, job, group=group, watch=watch)
         finally:
             self.warm()
+
+    def _take(self, watch: CanaryWatch) -> CanaryProcess:
+        """Return the child that waits, or a cold one where that says nothing any more."""
+        self.warm()
+        process, self._spare = self._spare, None
+        assert process is not None  # noqa: S101 - warmed above
+        if answers(process, is_wanted=watch.is_wanted):
+            return process
+        _LOG.warning("the warm canary child does not answer; starting another", pid=process.child.pid)
+        process.discard()
+        return CanaryProcess.start()
 
     def close(self) -> None:
         """Give up the child that waits; idempotent."""

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from ckptguard.clock import Clock, SystemClock
 from ckptguard_api.answers.targets import LastKnown, Prepared, ResumeTargets, TargetKey
 from ckptguard_api.answers.waiting import ResumeWaits
+from ckptguard_api.revisions import Revisions
 from ckptguard_api.services import Services
 
 
@@ -33,15 +34,23 @@ class ResumeAnswers:
         wait_s: float | None,
         index: int | None,
         is_gone: Callable[[], Awaitable[bool]],
+        seen: Revisions | None = None,
     ) -> Prepared:
         """Return the answer: now, or as `ResumeWaits.answer` says.
+
+        Args:
+            key: What is asked.
+            wait_s: How long to wait at most; None or 0: not at all.
+            index: The revision that the caller knows.
+            is_gone: Whether the caller hung up.
+            seen: Revisions that were read since the request came.
 
         Raises:
             ServiceUnavailableError: The database gave no answer.
             TooManyRequestsError: Too many wait already.
         """
         if not wait_s:
-            return await self._targets.answer(key)
+            return await self._targets.answer(key, seen=seen)
         return await self._waits.answer(key, wait_s=wait_s, index=index, is_gone=is_gone)
 
     def last_known(self, key: TargetKey) -> LastKnown | None:

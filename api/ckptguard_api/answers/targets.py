@@ -13,7 +13,7 @@ from ckptguard.errors import ServiceUnavailableError
 from ckptguard_api.answers.encoding import etag_of, to_bytes
 from ckptguard_api.database import Database
 from ckptguard_api.domain.resume import Question, WaitedFor
-from ckptguard_api.revisions import READ_TIMEOUT_S, RevisionReader, RunKey
+from ckptguard_api.revisions import READ_TIMEOUT_S, RevisionReader, Revisions, RunKey
 from ckptguard_api.use_cases.resume_target import ResumeAnswer, answer_resume_target, unknown_run
 
 T = TypeVar("T")
@@ -88,13 +88,19 @@ class ResumeTargets:
         self._under_way: dict[TargetKey, asyncio.Task[Prepared]] = {}
         self._threads: ThreadPoolExecutor | None = None
 
-    async def answer(self, key: TargetKey) -> Prepared:
+    async def answer(self, key: TargetKey, *, seen: Revisions | None = None) -> Prepared:
         """Return the answer as of now.
+
+        Args:
+            key: What is asked.
+            seen: What was read since it was asked; read anew where the run is not among it.
 
         Raises:
             ServiceUnavailableError: The database gave no answer; `last_known` may have one.
         """
-        revision = (await self._revisions.read((key.run,))).runs.get(key.run)
+        if seen is None or key.run not in seen.asked:
+            seen = await self._revisions.read((key.run,))
+        revision = seen.runs.get(key.run)
         if revision is None:
             return self._prepare(unknown_run(key.run[1], key.question), made_at_s=self._clock.monotonic_s())
         kept = self._kept.get(key)

@@ -101,5 +101,5 @@ def _announce(address: Address, *, is_json: bool) -> None:
     else:
         typer.echo("no token here: use one that you have, or give --new-token", err=True)
     if not address.has_store:
-        typer.echo("no store is allowed, and so no worker runs: start again with --store NAME=URL", err=True)
+        typer.echo("no store is allowed yet: start again with --store NAME=URL, or POST /v1/stores", err=True)
     typer.echo("stop: Ctrl-C", err=True)

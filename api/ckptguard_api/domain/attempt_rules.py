@@ -20,6 +20,8 @@ _FIRST_BACKOFF_S: Final = 10.0
 _MAX_BACKOFF_S: Final = 300.0
 _MIN_MEASURED_BYTES: Final = 64 << 20
 _WEIGHT_OF_NEWEST: Final = 0.3
+MAX_BYTES_PER_S: Final = 1e12
+"""No store is faster; what a worker tells is not believed beyond it, lest deadlines shrink to nothing."""
 _COSTLY: Final = frozenset({AttemptEnding.EXPIRED, AttemptEnding.STALLED, AttemptEnding.FAILED})
 
 
@@ -52,6 +54,15 @@ def deadline_s(*, bytes_total: int | None, bytes_per_s: float | None) -> float:
     return min(MAX_DEADLINE_S, max(MIN_DEADLINE_S, DEADLINE_FACTOR * bytes_total / rate))
 
 
+def deadline_of_told_size(started_at: datetime, *, bytes_told: int, bytes_per_s: float | None) -> datetime:
+    """Return the deadline of an attempt whose size only its worker found out.
+
+    Never later than the one that it began with, whatever is told: its worker goes by that one.
+    """
+    allowed_s = deadline_s(bytes_total=bytes_told, bytes_per_s=bytes_per_s)
+    return started_at + timedelta(seconds=min(allowed_s, UNKNOWN_SIZE_DEADLINE_S))
+
+
 def lease_end(
     now: datetime, *, lease_s: float, progress_at: datetime, stall_after_s: float, deadline_at: datetime
 ) -> datetime:
@@ -80,5 +91,7 @@ def measured_rate(previous: float | None, *, bytes_read: int, seconds_reading: f
     """
     if bytes_read < _MIN_MEASURED_BYTES or seconds_reading <= 0:
         return previous
-    rate = bytes_read / seconds_reading
+    rate = MAX_BYTES_PER_S
+    if bytes_read < seconds_reading * MAX_BYTES_PER_S:
+        rate = bytes_read / seconds_reading
     return rate if previous is None else previous + _WEIGHT_OF_NEWEST * (rate - previous)

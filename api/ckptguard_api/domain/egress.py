@@ -5,6 +5,7 @@ A webhook's URL is the caller's choice and the service sends from inside somebod
 to is judged, and that very address is connected to.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
@@ -13,6 +14,11 @@ from urllib.parse import SplitResult, urlsplit
 MAX_URL_CHARS: Final = 2048
 
 Address = IPv4Address | IPv6Address
+
+_GLOBAL_UNICAST: Final = ip_network("2000::/3")
+"""All of IPv6 that is given out (RFC 4291); Python calls more global, some of which carry IPv4 addresses."""
+_NUMERIC: Final = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?")
+"""A host whose last label is a number: to resolvers an IPv4 address in one of many notations (WHATWG URL)."""
 
 _NEVER: Final = tuple(
     ip_network(text)
@@ -53,11 +59,16 @@ def address_problem(address: str, *, is_plain: bool, allowed_networks: Sequence[
         return f"{ip} is link-local, or a metadata service"
     if is_plain and not ip.is_loopback:
         return f"{ip} is not this machine, and http:// goes nowhere else"
-    if ip.is_global and not ip.is_multicast:
+    if _is_public(ip):
         return None
     if any(ip in ip_network(network) for network in allowed_networks):
         return None
     return f"{ip} is private; CKPTGUARD_WEBHOOK_ALLOWED_NETWORKS={ip} would allow it"
+
+
+def _is_public(ip: Address) -> bool:
+    is_given_out = isinstance(ip, IPv4Address) or ip in _GLOBAL_UNICAST
+    return is_given_out and ip.is_global and not ip.is_multicast
 
 
 def _unwrapped(ip: Address) -> Address:
@@ -97,6 +108,8 @@ def _parts_problems(parts: SplitResult, allowed_networks: Sequence[str]) -> Iter
     elif (address := _literal(parts.hostname)) is not None:
         problem = address_problem(address, is_plain=is_plain, allowed_networks=allowed_networks)
         yield from () if problem is None else (problem,)
+    elif _NUMERIC.fullmatch(parts.hostname):
+        yield "a number in place of a host; write an address in its usual form"
 
 
 def _is_this_machine(host: str) -> bool:

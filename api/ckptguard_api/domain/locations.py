@@ -83,12 +83,17 @@ def range_below(url: str) -> tuple[str, str]:
     return f"{url}/", f"{url}0"
 
 
+def is_at_or_below(url: str, folder: str) -> bool:
+    """Say whether a canonical location is this folder or lies in it."""
+    return url == folder or url.startswith(f"{folder}/")
+
+
 def _place_url(url: str, roots: Sequence[Root]) -> Location:
     reasons = unsafe_url_reasons(url)
     if reasons:
         raise _refused([f"/location/url: {reason}" for reason in reasons])
     canonical = canonical_url(url)
-    holders = [root for root in roots if canonical == root.url or canonical.startswith(f"{root.url}/")]
+    holders = [root for root in roots if is_at_or_below(canonical, root.url)]
     if not holders:
         raise _outside(canonical, roots)
     root = max(holders, key=lambda holder: len(holder.url))

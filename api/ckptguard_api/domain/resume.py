@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from ckptguard.model.policy import Depth
-from ckptguard.model.service import Lifecycle, ResumeState, SupersededBy, ValidationState
+from ckptguard.model.service import EVERY_STORE, Lifecycle, ResumeState, SupersededBy, ValidationState
 from ckptguard.model.verdict import Assurance, Provenance, Verdict
 
 Order = tuple[int, int, datetime, int]
@@ -123,6 +123,7 @@ class Candidate:
     """A checkpoint, as far as the choice depends on it; columns of `checkpoints`.
 
     Args:
+        is_complete: It was registered, with all its parts; said of one that was rolled back.
         open_depth: Depth of the validation that is queued or running.
     """
 
@@ -132,6 +133,7 @@ class Candidate:
     created_at: datetime
     lifecycle: Lifecycle
     superseded_by: SupersededBy | None = None
+    is_complete: bool = True
     keep_alive_until: datetime | None = None
     verdict: Verdict | None = None
     assurance: Assurance | None = None
@@ -221,7 +223,7 @@ class HeardWorker:
 
     Args:
         project_id: The only one it works for; None: all.
-        stores: Names of those that it maps.
+        stores: Names of those that it maps; `EVERY_STORE` stands for all.
         depths: Those that it can do; None: it did not say.
     """
 
@@ -243,7 +245,7 @@ class HeardWorker:
         """Say whether it could take this validation."""
         return (
             self.project_id in (None, project_id)
-            and waited_for.store in self.stores
+            and not self.stores.isdisjoint({waited_for.store, EVERY_STORE})
             and (self.depths is None or waited_for.depth.value in self.depths)
         )
 

@@ -85,7 +85,7 @@ def reason_against(candidate: Candidate, asked: Asked) -> Reason:
         (Reason.QUEUED, candidate.validation_state is ValidationState.QUEUED),
         (Reason.NOT_VALIDATED, candidate.verdict is None),
         (Reason.UNKNOWN, candidate.verdict is Verdict.UNKNOWN),
-        (Reason.BELOW_ASSURANCE, candidate.assurance not in asked.assurances),
+        (Reason.BELOW_ASSURANCE, _rank(candidate) < asked.min_assurance.rank),
         (Reason.BELOW_PROVENANCE, not _is_origin_good(candidate, asked)),
         (Reason.OTHER_DEVICE, not _is_device_good(candidate, asked)),
     )
@@ -132,9 +132,8 @@ def _has_its_bytes(candidate: Candidate, asked: Asked) -> bool:
     if candidate.lifecycle is Lifecycle.REGISTERED:
         return True
     # A rollback leaves the bytes alone, so they are there for whoever names the step.
-    return asked.step is not None and (
-        candidate.lifecycle is Lifecycle.SUPERSEDED and candidate.superseded_by is SupersededBy.ROLLED_BACK
-    )
+    is_rolled_back = candidate.superseded_by is SupersededBy.ROLLED_BACK and candidate.is_complete
+    return asked.step is not None and candidate.lifecycle is Lifecycle.SUPERSEDED and is_rolled_back
 
 
 def _is_origin_good(candidate: Candidate, asked: Asked) -> bool:

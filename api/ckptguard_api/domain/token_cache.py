@@ -22,10 +22,11 @@ class TokenCache:
     Every write to `tokens` raises the revision, so a holder found here under the present revision is
     neither revoked nor changed. Time ends tokens too: a holder is kept for as long as the database said
     that it is good, by a clock that only goes forward, and for a minute at most.
-    Refused tokens are not remembered: they would push good ones out.
+    Refused ones are remembered apart, so that they push no good one out and the same one sent over and
+    over costs no query either: what is unknown, revoked or over stays so until a token is written.
 
     Args:
-        max_holders: The longest unused one goes.
+        max_holders: The longest unused one goes; as many refused ones.
         clock: Asked for differences only.
     """
 
@@ -34,6 +35,7 @@ class TokenCache:
         self._clock = clock or SystemClock()
         self._revision = -1
         self._holders: OrderedDict[str, _Kept] = OrderedDict()
+        self._refused: OrderedDict[str, None] = OrderedDict()
         self._lock = threading.Lock()
 
     @property
@@ -56,12 +58,31 @@ class TokenCache:
         """Remember a holder that was read together with this revision."""
         kept_for_s = _MAX_AGE_S if holder.good_for_s is None else min(_MAX_AGE_S, holder.good_for_s)
         with self._lock:
-            if revision < self._revision:
-                return  # read before a write that this process knows of
-            if revision > self._revision:
-                self._holders.clear()
-                self._revision = revision
+            if not self._is_at(revision):
+                return
             self._holders[token_hash] = _Kept(holder, self._clock.monotonic_s() + kept_for_s)
             self._holders.move_to_end(token_hash)
             while len(self._holders) > self._max_holders:
                 self._holders.popitem(last=False)
+
+    def is_refused(self, token_hash: str, *, revision: int) -> bool:
+        """Say whether a token was refused under this revision."""
+        with self._lock:
+            return revision == self._revision and token_hash in self._refused
+
+    def refuse(self, token_hash: str, *, revision: int) -> None:
+        """Remember a token that was found to be no good one, together with this revision."""
+        with self._lock:
+            if not self._is_at(revision):
+                return
+            self._refused[token_hash] = None
+            while len(self._refused) > self._max_holders:
+                self._refused.popitem(last=False)
+
+    def _is_at(self, revision: int) -> bool:
+        """Go on to a newer revision, and say whether this one is not older."""
+        if revision > self._revision:
+            self._holders.clear()
+            self._refused.clear()
+            self._revision = revision
+        return revision == self._revision  # else: read before a write that this process knows of

@@ -8,6 +8,7 @@ from ckptguard.model.finding import Basis, FindingCode
 from ckptguard.model.policy import Depth
 from ckptguard.model.verdict import Assurance, Verdict
 from ckptguard_api.domain.bytes_seen import BytesSeen
+from ckptguard_api.domain.reach import REACH
 
 ABOUT_THE_BYTES: Final = frozenset(
     {
@@ -17,12 +18,6 @@ ABOUT_THE_BYTES: Final = frozenset(
     }
 )
 """Doubts that speak about the checkpoint itself; all others are about whoever looked."""
-
-_REACH: Final = {
-    Depth.STRUCTURE: Assurance.STRUCTURE,
-    Depth.CONTENT: Assurance.CONTENT,
-    Depth.LOAD: Assurance.LOADED,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +98,7 @@ def _unless_damaged(in_force: Standing | None, new: Standing, damage: Sequence[S
 def _is_weaker(in_force: Standing, new: Standing) -> bool:
     if in_force.assurance is None or new.assurance is None:
         return False
-    is_asked_for_less = _REACH[new.depth].rank < in_force.assurance.rank
+    is_asked_for_less = REACH[new.depth].rank < in_force.assurance.rank
     return (
         is_asked_for_less
         and new.assurance.rank < in_force.assurance.rank

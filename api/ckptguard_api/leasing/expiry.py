@@ -6,7 +6,6 @@ from ckptguard_api.database import Transaction
 from ckptguard_api.domain.attempt_rules import ending_of_expired
 from ckptguard_api.leasing.endings import end_without_verdict
 from ckptguard_api.leasing.fence import Held
-from ckptguard_api.leasing.pending_events import PendingEvents
 from ckptguard_api.repositories.leases import find_expired, lock_lease
 from ckptguard_api.repositories.runs import try_lock_runs
 from ckptguard_api.repositories.validations import lock_checkpoint, lock_validation
@@ -26,7 +25,7 @@ def end_expired(tx: Transaction, settings: Settings, *, limit: int = EXPIRED_AT_
     """
     found = find_expired(tx, limit=limit)
     runs = try_lock_runs(tx, sorted({row.run_id for row in found}))
-    events, ended = PendingEvents(), 0
+    ended = 0
     for row in sorted(found, key=lambda row: (row.run_id, row.checkpoint_id)):
         if row.run_id not in runs:
             continue
@@ -36,17 +35,16 @@ def end_expired(tx: Transaction, settings: Settings, *, limit: int = EXPIRED_AT_
         if lease is None or lease.expires_at > tx.now:
             continue
         held = Held(run=runs[row.run_id], checkpoint=checkpoint, validation=validation, lease=lease)
-        events.extend(_end(tx, held, settings))
+        _end(tx, held, settings)
         ended += 1
-    events.record_all(tx)
     return ended
 
 
-def _end(tx: Transaction, held: Held, settings: Settings) -> PendingEvents:
+def _end(tx: Transaction, held: Held, settings: Settings) -> None:
     ending, reason = ending_of_expired(
         tx.now,
         progress_at=held.lease.progress_at,
         stall_after_s=settings.stall_after_s,
         deadline_at=held.lease.deadline_at,
     )
-    return end_without_verdict(tx, held, ending=ending, reason=reason, settings=settings)
+    end_without_verdict(tx, held, ending=ending, reason=reason, settings=settings)

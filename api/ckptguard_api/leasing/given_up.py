@@ -8,19 +8,11 @@ from ckptguard.model.finding import CheckName, Finding, FindingCode, Severity
 from ckptguard.model.report import Report
 from ckptguard.model.verdict import CheckResult, CheckStatus, Provenance
 from ckptguard_api.database import Transaction
-from ckptguard_api.leasing.pending_events import PendingEvents
 from ckptguard_api.leasing.recording import Giver, record_verdict
 from ckptguard_api.repositories.validations import ValidationRow
 
 
-def give_up(
-    tx: Transaction,
-    checkpoint: Row[Any],
-    validation: ValidationRow,
-    *,
-    last_reason: str,
-    events: PendingEvents,
-) -> None:
+def give_up(tx: Transaction, checkpoint: Row[Any], validation: ValidationRow, *, last_reason: str) -> None:
     """Finish a validation with UNKNOWN(`worker_lost`), which time may change."""
     message = f"{validation.attempts} attempts ended without a verdict; the last: {last_reason}"
     finding = Finding(
@@ -50,4 +42,4 @@ def give_up(
         bytes_total=checkpoint.bytes_total or 0,
         bytes_read=0,
     )
-    record_verdict(tx, checkpoint, validation, report=report, giver=Giver(), events=events)
+    record_verdict(tx, checkpoint, validation, report=report, giver=Giver())

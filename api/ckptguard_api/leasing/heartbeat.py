@@ -5,15 +5,18 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from sqlalchemy import Row
+
 from ckptguard.model.service import AttemptEnding
 from ckptguard_api.database import Transaction
 from ckptguard_api.domain.actor import Actor
-from ckptguard_api.domain.attempt_rules import lease_end
+from ckptguard_api.domain.attempt_rules import deadline_of_told_size, lease_end
 from ckptguard_api.domain.storable_text import storable_json
 from ckptguard_api.leasing.fence import find_own_attempt, require_lease
 from ckptguard_api.leasing.lease import LeaseKey
 from ckptguard_api.leasing.queue import is_wanted
-from ckptguard_api.repositories.leases import extend_lease
+from ckptguard_api.repositories.claims import store_of
+from ckptguard_api.repositories.leases import AttemptRow, LeaseRow, extend_lease
 from ckptguard_api.repositories.validations import find_checkpoint
 from ckptguard_api.repositories.workers import see_worker
 from ckptguard_api.services import Services
@@ -68,25 +71,43 @@ def hear(services: Services, key: LeaseKey, *, progress: Progress, is_draining: 
         if attempt.ending == AttemptEnding.CANCELLED.value:
             return Heard(expires_at=tx.now, is_wanted=False)
         lease = require_lease(tx, key, actor=actor)
-        expires_at = _extend(tx, lease, progress, services.settings)
+        checkpoint = find_checkpoint(tx, validation.checkpoint_id)
+        deadline_at = _deadline_at(tx, lease, attempt, checkpoint, bytes_told=progress.bytes_total)
+        expires_at = _extend(tx, lease, progress, services.settings, deadline_at=deadline_at)
         see_worker(tx, lease.worker_id, is_draining=is_draining)
-        return Heard(
-            expires_at=expires_at, is_wanted=is_wanted(find_checkpoint(tx, validation.checkpoint_id))
-        )
+        return Heard(expires_at=expires_at, is_wanted=is_wanted(checkpoint))
 
 
-def _extend(tx: Transaction, lease: Any, progress: Progress, settings: Settings) -> datetime:  # noqa: ANN401 - a row
+def _deadline_at(
+    tx: Transaction, lease: LeaseRow, attempt: AttemptRow, checkpoint: Row[Any], *, bytes_told: int | None
+) -> datetime:
+    """Return the lease's deadline; what a checkpoint of unknown size has to read may shorten it."""
+    if checkpoint.bytes_total is not None or not bytes_told:
+        deadline_at: datetime = lease.deadline_at
+        return deadline_at
+    rate = store_of(tx, checkpoint.store_id).bytes_per_s
+    return deadline_of_told_size(attempt.started_at, bytes_told=bytes_told, bytes_per_s=rate)
+
+
+def _extend(
+    tx: Transaction, lease: LeaseRow, progress: Progress, settings: Settings, *, deadline_at: datetime
+) -> datetime:
     progress_at = tx.now if _has_advanced(lease.progress, progress) else lease.progress_at
     expires_at = lease_end(
         tx.now,
         lease_s=settings.lease_s,
         progress_at=progress_at,
         stall_after_s=settings.stall_after_s,
-        deadline_at=lease.deadline_at,
+        deadline_at=deadline_at,
     )
     value = asdict(progress) | {"file": progress.file[:MAX_FILE_CHARS] if progress.file else None}
     extend_lease(
-        tx, lease.attempt_id, expires_at=expires_at, progress_at=progress_at, progress=storable_json(value)
+        tx,
+        lease.attempt_id,
+        expires_at=expires_at,
+        progress_at=progress_at,
+        deadline_at=deadline_at,
+        progress=storable_json(value),
     )
     return expires_at
 

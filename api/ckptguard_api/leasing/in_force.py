@@ -8,7 +8,7 @@ from ckptguard.model.service import EventKind
 from ckptguard_api.database import Transaction
 from ckptguard_api.domain.actor import SERVICE, Actor
 from ckptguard_api.domain.subject import Subject
-from ckptguard_api.leasing.pending_events import PendingEvents
+from ckptguard_api.repositories.events import record
 from ckptguard_api.repositories.judged_checkpoints import set_verdict_in_force
 from ckptguard_api.repositories.verdicts import find_verdict
 
@@ -18,7 +18,6 @@ def put_in_force(
     checkpoint: Row[Any],
     validation_id: int,
     *,
-    events: PendingEvents,
     actor: Actor = SERVICE,
     why: str | None = None,
 ) -> None:
@@ -38,4 +37,4 @@ def put_in_force(
     )
     names = {"step": checkpoint.step, "save_id": checkpoint.save_id}
     data = names | after | {"was": before} | ({"why": why} if why is not None else {})
-    events.add(EventKind.CHECKPOINT_VERDICT_CHANGED, about=about, data=data, actor=actor)
+    record(tx, EventKind.CHECKPOINT_VERDICT_CHANGED, about=about, data=data, actor=actor)

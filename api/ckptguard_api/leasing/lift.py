@@ -13,8 +13,8 @@ from ckptguard_api.database import Transaction
 from ckptguard_api.domain.actor import Actor
 from ckptguard_api.domain.subject import Subject
 from ckptguard_api.leasing.in_force import put_in_force
-from ckptguard_api.leasing.pending_events import PendingEvents
 from ckptguard_api.leasing.tiers import set_tiers
+from ckptguard_api.repositories.events import record
 from ckptguard_api.repositories.runs import touch_run
 from ckptguard_api.repositories.verdicts import VerdictRow, damage_on_record, standing_of, verdicts_of
 
@@ -39,7 +39,6 @@ def lift_damage(tx: Transaction, checkpoint: Row[Any], *, actor: Actor, reason: 
     if valid is None:
         msg = "damage is lifted only after another worker found the same bytes VALID: revalidate it first"
         raise ConflictError(msg)
-    events = PendingEvents()
     for row in damage:
         about = Subject(
             project_id=checkpoint.project_id,
@@ -48,11 +47,10 @@ def lift_damage(tx: Transaction, checkpoint: Row[Any], *, actor: Actor, reason: 
             validation_id=row.validation_id,
         )
         data = {"lifted": "damage", "reason": reason, "second_opinion": valid.validation_id}
-        events.add(EventKind.CHECKPOINT_RELEASED, about=about, data=data, actor=actor)
-    put_in_force(tx, checkpoint, valid.validation_id, events=events, actor=actor, why=reason)
+        record(tx, EventKind.CHECKPOINT_RELEASED, about=about, data=data, actor=actor)
+    put_in_force(tx, checkpoint, valid.validation_id, actor=actor, why=reason)
     set_tiers(tx, checkpoint.run_id)
     touch_run(tx, checkpoint.run_id)
-    events.record_all(tx)
 
 
 def _second_opinion(given: Sequence[VerdictRow], damage: Sequence[VerdictRow]) -> VerdictRow | None:

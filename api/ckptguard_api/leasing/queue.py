@@ -39,12 +39,11 @@ def is_wanted(checkpoint: Row[Any]) -> bool:
     """Say whether a verdict on this checkpoint is of use to anybody.
 
     One that was rolled back keeps its bytes and may be asked for by step; one that was rewritten or
-    deleted has none, and one that is still being saved has none yet.
+    deleted has none, and one that is still being saved, or never was to its end, has none yet.
     """
     is_rolled_back = checkpoint.superseded_by == SupersededBy.ROLLED_BACK.value
-    return bool(checkpoint.lifecycle == Lifecycle.REGISTERED.value) or (
-        checkpoint.lifecycle == Lifecycle.SUPERSEDED.value and is_rolled_back
-    )
+    is_complete = checkpoint.registered_at is not None
+    return is_complete and (checkpoint.lifecycle == Lifecycle.REGISTERED.value or is_rolled_back)
 
 
 def queue_validation(

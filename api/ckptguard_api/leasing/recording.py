@@ -18,9 +18,9 @@ from ckptguard_api.domain.bytes_seen import bytes_seen
 from ckptguard_api.domain.storable_text import storable, storable_json
 from ckptguard_api.domain.verdict_in_force import ABOUT_THE_BYTES, Decision, Standing, replaces
 from ckptguard_api.leasing.in_force import put_in_force
-from ckptguard_api.leasing.pending_events import PendingEvents
 from ckptguard_api.leasing.queue import is_wanted, subject_of
 from ckptguard_api.repositories import verdicts
+from ckptguard_api.repositories.events import record
 from ckptguard_api.repositories.file_results import delete_file_results
 from ckptguard_api.repositories.registered_parts import are_all_from_writer
 from ckptguard_api.repositories.validations import ValidationRow, set_state
@@ -57,7 +57,6 @@ def record_verdict(
     *,
     report: Report,
     giver: Giver,
-    events: PendingEvents,
 ) -> Given:
     """Finish a validation whose run, checkpoint and own row are locked.
 
@@ -78,10 +77,10 @@ def record_verdict(
     delete_file_results(tx, validation.id)
     set_state(tx, validation, ValidationState.FINISHED, finished_at=tx.now, waited_until=None)
     told = {key: values[key] for key in ("verdict", "basis", "assurance", "is_in_force", "why_not_in_force")}
-    events.add(EventKind.VALIDATION_FINISHED, about=subject_of(validation), data=told)
+    record(tx, EventKind.VALIDATION_FINISHED, about=subject_of(validation), data=told)
     in_force = validation.id if decision.is_in_force else decision.reinstates
     if in_force is not None:
-        put_in_force(tx, checkpoint, in_force, events=events)
+        put_in_force(tx, checkpoint, in_force)
     return Given(verdict=new.verdict.value, is_in_force=decision.is_in_force)
 
 

@@ -35,7 +35,6 @@ def release(services: Services, key: LeaseKey, *, ending: AttemptEnding, reason:
         if attempt.ending in {ending.value, AttemptEnding.CANCELLED.value}:
             return
         held = require_held(tx, key, actor=actor)
-        events = end_without_verdict(
+        end_without_verdict(
             tx, held, ending=ending, reason=reason[:MAX_REASON_CHARS], settings=services.settings, actor=actor
         )
-        events.record_all(tx)

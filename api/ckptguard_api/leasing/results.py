@@ -43,11 +43,11 @@ class FilePage:
     """Some of the results that there are.
 
     Args:
-        files: As they were sent.
+        files: JSON texts, each a result as it was sent.
         next: Cursor of the rest; None: there is none.
     """
 
-    files: tuple[Mapping[str, Any], ...]
+    files: tuple[bytes, ...]
     next: str | None
 
 
@@ -80,7 +80,7 @@ def known_files(services: Services, key: LeaseKey, *, after: str = "", actor: Ac
     Raises:
         LeaseLostError: The lease is not the caller's.
     """
-    files: list[Mapping[str, Any]] = []
+    files: list[bytes] = []
     with services.database.read() as tx:
         _, validation = find_own_attempt(tx, key, actor=actor)
         rows = page_of_file_results(tx, validation.id, after=after, limit=_PAGE_ROWS)
@@ -89,7 +89,7 @@ def known_files(services: Services, key: LeaseKey, *, after: str = "", actor: Ac
         body = zstandard.ZstdDecompressor().decompress(row.result)
         if files and size + len(body) > MAX_PAGE_BYTES:
             return FilePage(files=tuple(files), next=cursor)
-        files.append(json.loads(body))
+        files.append(body)
         size, cursor = size + len(body), row.path_digest
     return FilePage(files=tuple(files), next=cursor if len(rows) == _PAGE_ROWS else None)
 

@@ -9,9 +9,9 @@ from ckptguard.model.report_json import report_from_json
 from ckptguard.model.service import AttemptEnding
 from ckptguard_api.database import Transaction
 from ckptguard_api.domain.actor import Actor
+from ckptguard_api.leasing.binding import bind
 from ckptguard_api.leasing.fence import Held, find_own_attempt, require_held
 from ckptguard_api.leasing.lease import LeaseKey
-from ckptguard_api.leasing.pending_events import PendingEvents
 from ckptguard_api.leasing.recording import Given, Giver, record_verdict
 from ckptguard_api.leasing.tiers import set_tiers
 from ckptguard_api.repositories.judged_checkpoints import learn_rate
@@ -37,13 +37,24 @@ def give_verdict(services: Services, key: LeaseKey, *, report: Mapping[str, Any]
         The answer; the same again where the same lease had it recorded before.
 
     Raises:
-        InvalidRequestError: No report; `problems` says all that is wrong, and the lease goes on.
+        InvalidRequestError: No report, or one that contradicts the manifest or what was asked for;
+            `problems` says all that is wrong, and the lease goes on.
+        ConflictError: Another manifest was registered meanwhile.
         LeaseLostError: The lease is over, or is not the caller's.
     """
     parsed = _parse(report)
+    with services.database.read() as tx:
+        told = _told_before(tx, key, actor=actor)
+        if told is not None:
+            return told
+        bound = bind(tx, find_own_attempt(tx, key, actor=actor)[1], parsed)
     with services.database.write() as tx:
         told = _told_before(tx, key, actor=actor)
-        return told if told is not None else _give(tx, require_held(tx, key, actor=actor), parsed)
+        if told is not None:
+            return told
+        held = require_held(tx, key, actor=actor)
+        bound.require_same(tx, held.checkpoint.id)
+        return _give(tx, held, parsed)
 
 
 def _parse(report: Mapping[str, Any]) -> Report:
@@ -70,7 +81,6 @@ def _told_before(tx: Transaction, key: LeaseKey, *, actor: Actor) -> Given | Non
 
 def _give(tx: Transaction, held: Held, report: Report) -> Given:
     lease = held.lease
-    events = PendingEvents()
     end_attempt_row(
         tx,
         lease,
@@ -80,7 +90,7 @@ def _give(tx: Transaction, held: Held, report: Report) -> Given:
         bytes_read=report.bytes_read,
     )
     giver = Giver(attempt_id=lease.attempt_id, worker_id=lease.worker_id)
-    given = record_verdict(tx, held.checkpoint, held.validation, report=report, giver=giver, events=events)
+    given = record_verdict(tx, held.checkpoint, held.validation, report=report, giver=giver)
     set_tiers(tx, held.run.id)
     touch_run(tx, held.run.id)
     learn_rate(
@@ -89,5 +99,4 @@ def _give(tx: Transaction, held: Held, report: Report) -> Given:
         bytes_read=report.bytes_read,
         seconds_reading=report.seconds_reading,
     )
-    events.record_all(tx)
     return given

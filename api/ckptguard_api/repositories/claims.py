@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Row, Select, func, or_, select, text, update
 
-from ckptguard.model.service import ValidationState
+from ckptguard.model.service import EVERY_STORE, ValidationState
 from ckptguard_api.database import Transaction
 from ckptguard_api.domain.claim_order import Tier
 from ckptguard_api.repositories.validations import IS_QUEUED, newest_first
@@ -46,9 +46,11 @@ class Candidate:
 
 
 def stores_of(tx: Transaction, *, names: Sequence[str], project_id: int | None) -> tuple[int, ...]:
-    """Return ids of the stores of these names in a project, or in all."""
+    """Return ids of the stores of these names, or of every one, in a project, or in all."""
     s = stores.c
-    statement = select(s.id).where(s.name.in_(names), s.removed_at.is_(None)).order_by(s.id).limit(MAX_STORES)
+    statement = select(s.id).where(s.removed_at.is_(None)).order_by(s.id).limit(MAX_STORES)
+    if EVERY_STORE not in names:
+        statement = statement.where(s.name.in_(names))
     if project_id is not None:
         statement = statement.where(s.project_id == project_id)
     return tuple(tx.execute(statement).scalars())

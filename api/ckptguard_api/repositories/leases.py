@@ -95,13 +95,19 @@ def extend_lease(
     *,
     expires_at: datetime,
     progress_at: datetime,
+    deadline_at: datetime,
     progress: Mapping[str, Any],
 ) -> None:
     """Note that the worker was heard of."""
     tx.execute(
         update(leases)
         .where(leases.c.attempt_id == attempt_id)
-        .values(expires_at=expires_at, progress_at=progress_at, progress=dict(progress))
+        .values(
+            expires_at=expires_at,
+            progress_at=progress_at,
+            deadline_at=deadline_at,
+            progress=dict(progress),
+        )
     )
 
 

@@ -2,8 +2,7 @@
 
 The newest usable one, the newest 100 above it, one that may still become VALID and one that is VALID below:
 the choice from these is the choice from all (tests/property/test_resume_histories.py). Each is read in the
-order of an index, and none of the reads grows with the checkpoints that were damaged, held or left behind;
-only their count does.
+order of an index, and none of the reads grows with the checkpoints that were damaged, held or left behind.
 """
 
 from collections.abc import Sequence
@@ -25,6 +24,9 @@ from ckptguard_api.tables import OPEN, USABLE, checkpoints, stores, validations
 MAX_PASSED_OVER: Final = 100
 """Newer ones that an answer names."""
 
+MAX_COUNTED: Final = 10_000
+"""Newer ones that an answer counts: every change of a run makes its answer anew, and must not cost more."""
+
 MAX_QUEUE_SEEN: Final = 200
 """Newer validations, queued or running, that an answer knows of: a launcher waits for the newest ones."""
 
@@ -37,7 +39,7 @@ _MAY_BE_TARGET: Final[ColumnElement[Any]] = literal_column(f"({USABLE})")
 _MAY_BECOME_TARGET: Final[ColumnElement[Any]] = literal_column(f"({OPEN})")
 _OPEN_VALIDATION: Final = and_(validations.c.checkpoint_id == checkpoints.c.id, _IS_OPEN)
 _LISTED: Final = (Lifecycle.ANNOUNCED.value, Lifecycle.INCOMPLETE.value, Lifecycle.REGISTERED.value)
-_UNREAD: Final = {"project_id", "registered_at", "expected_parts"}
+_UNREAD: Final = {"project_id", "expected_parts"}
 _READ: Final = (
     select(*(column for column in checkpoints.c if column.name not in _UNREAD))
     .add_columns(validations.c.depth.label("open_depth"), validations.c.id.label("open_id"))
@@ -52,8 +54,9 @@ class Narrowed:
 
     Args:
         rows: Columns of `checkpoints` and `open_depth`, `open_id`; newest first, none twice.
-        newer_total: Those above the newest usable one that are neither superseded nor deleted.
-        left_total: Those above it that are.
+        newer_total: Those of the newest `MAX_COUNTED` above the newest usable one that are neither superseded
+            nor deleted.
+        left_total: Those of them that are.
         waited_for: Newest first; `MAX_QUEUE_SEEN` at most.
     """
 
@@ -73,7 +76,8 @@ def narrow(tx: Transaction, run: RunRow, asked: Asked, *, max_passed_over: int =
     totals = (len(listed), len(newer) - len(listed))
     if len(newer) > max_passed_over:
         totals = _count(tx, above, asked)
-        listed = list(tx.execute(_READ.where(above, _is_listed(asked)).limit(max_passed_over)))
+        if len(listed) < max_passed_over:
+            listed = list(tx.execute(_READ.where(above, _is_listed(asked)).limit(max_passed_over)))
         found = [target, *listed, *_far_away(tx, run, asked, above=above, target=target)]
     elif not newer and target is None:
         found = [_first(tx, _READ.where(checkpoints.c.run_id == run.id))]
@@ -114,6 +118,7 @@ def to_candidate(row: Row[Any]) -> Candidate:
         created_at=row.created_at,
         lifecycle=Lifecycle(row.lifecycle),
         superseded_by=None if row.superseded_by is None else SupersededBy(row.superseded_by),
+        is_complete=row.registered_at is not None,
         keep_alive_until=row.keep_alive_until,
         verdict=None if row.verdict is None else Verdict(row.verdict),
         assurance=None if row.assurance is None else Assurance(row.assurance),
@@ -177,9 +182,10 @@ def _best_below(tx: Transaction, run_id: int, asked: Asked) -> Row[Any] | None:
 
 
 def _count(tx: Transaction, above: ColumnElement[bool], asked: Asked) -> tuple[int, int]:
-    listed = func.count().filter(_is_listed(asked))
-    statement = select(func.count(), listed).select_from(checkpoints).where(above)
-    total, listed_total = tuple(tx.execute(statement).one())
+    is_listed = _is_listed(asked).label("is_listed")
+    counted = select(is_listed).where(above).order_by(*_NEWEST_FIRST).limit(MAX_COUNTED).subquery()
+    statement = select(func.count(), func.count().filter(counted.c.is_listed))
+    total, listed_total = tuple(tx.execute(statement.select_from(counted)).one())
     return listed_total, total - listed_total
 
 
@@ -244,6 +250,7 @@ def _is_rolled_back() -> ColumnElement[bool]:
     return and_(
         checkpoints.c.lifecycle == Lifecycle.SUPERSEDED.value,
         checkpoints.c.superseded_by == SupersededBy.ROLLED_BACK.value,
+        checkpoints.c.registered_at.is_not(None),
     )
 
 

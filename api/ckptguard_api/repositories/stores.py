@@ -29,10 +29,21 @@ def list_stores(
     return tx.execute(statement.order_by(stores.c.name).limit(limit)).all()
 
 
+def is_any_allowed(tx: Transaction) -> bool:
+    """Say whether any project allows a store now."""
+    return tx.execute(select(stores.c.id).where(stores.c.removed_at.is_(None)).limit(1)).first() is not None
+
+
 def roots_of(tx: Transaction, project_id: int) -> tuple[Root, ...]:
     """Return the roots that are allowed now, by name."""
     rows = list_stores(tx, project_id)
     return tuple(Root(store_id=row.id, name=row.name, url=row.url) for row in rows)
+
+
+def is_elsewhere(tx: Transaction, name: str, *, other_than: str) -> bool:
+    """Say whether any project has, or had, a store of this name at another place."""
+    statement = select(stores.c.id).where(stores.c.name == name, stores.c.url != other_than)
+    return tx.execute(statement.limit(1)).first() is not None
 
 
 def count_stores(tx: Transaction, project_id: int) -> int:

@@ -62,11 +62,6 @@ def set_secrets(tx: Transaction, webhook_id: int, secrets: Sequence[str]) -> Non
     tx.execute(update(webhooks).where(webhooks.c.id == webhook_id).values(secrets=list(secrets)))
 
 
-def set_after_event(tx: Transaction, webhook_id: int, event_id: int) -> None:
-    """Say which event is the last that this webhook is not told."""
-    tx.execute(update(webhooks).where(webhooks.c.id == webhook_id).values(after_event_id=event_id))
-
-
 def remove_webhook(tx: Transaction, webhook_id: int, *, removed_at: datetime) -> None:
     """Forget its secrets and send nothing more; its delivery log stays."""
     values = {"removed_at": removed_at, "is_enabled": False, "secrets": []}

@@ -11,9 +11,11 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from ckptguard.errors import InvalidRequestError
-from ckptguard.model.policy import Depth
+from ckptguard.formats.pickle_reader import paused_collector
+from ckptguard.model.policy import MIB, Depth
 from ckptguard.model.policy_json import policy_to_json
 from ckptguard.model.service import AttemptEnding
+from ckptguard_api.body_decoding import parse_large_json
 from ckptguard_api.leasing.capabilities import Capabilities
 from ckptguard_api.leasing.claim import claim
 from ckptguard_api.leasing.heartbeat import Progress, hear
@@ -256,8 +258,7 @@ def known_files_route(
 ) -> Response:
     """Return the results that there are, as they were sent."""
     page = known_files(services, key, after=cursor, actor=caller.actor)
-    # Not through pydantic or orjson: numerics hold NaN and infinity, as Python's json writes them.
-    content = json.dumps({"files": page.files, "next": page.next}, separators=(",", ":"))
+    content = b'{"files":[%b],"next":%b}' % (b",".join(page.files), json.dumps(page.next).encode())
     return Response(content=content, media_type="application/json")
 
 
@@ -287,11 +288,8 @@ def release_route(body: ReleaseRequest, key: KeyDep, caller: WorkerDep, services
 
 
 def _member(body: bytes, name: str, kind: type) -> Any:  # noqa: ANN401 - a JSON value of that kind
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        msg = f"the body is not JSON: {error}"
-        raise InvalidRequestError(msg) from error
+    with paused_collector(is_needed=len(body) >= MIB):  # its values hold no cycles
+        value = parse_large_json(body)
     if not isinstance(value, Mapping) or set(value) != {name} or not isinstance(value[name], kind):
         msg = f"the body is not an object with {name} alone"
         raise InvalidRequestError(msg)

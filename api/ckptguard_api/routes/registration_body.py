@@ -18,18 +18,16 @@ from pydantic import (
 from ckptguard.errors import InvalidRequestError, ManifestFormatError
 from ckptguard.formats.manifest_json import ManifestLimits, manifest_of
 from ckptguard.formats.pickle_reader import paused_collector
-from ckptguard.formats.strict_json import JsonLimits, StrictJson, parse_strict_json
+from ckptguard.formats.strict_json import StrictJson, parse_strict_json
 from ckptguard.model.manifest import Manifest
 from ckptguard.model.policy import MIB, Depth
 from ckptguard.storage.allowed_urls import MAX_URL_BYTES
+from ckptguard_api.body_decoding import LARGE_JSON
 from ckptguard_api.domain.locations import AskedLocation
 from ckptguard_api.domain.registration import Described, Registration
 from ckptguard_api.problems import problem_of_validation
 
-_LIMITS: Final = ManifestLimits()
-_JSON_LIMITS: Final = JsonLimits(
-    max_bytes=_LIMITS.max_bytes, max_depth=_LIMITS.max_depth + 1, max_values=_LIMITS.max_values
-)
+_LIMITS: Final = ManifestLimits(max_values=LARGE_JSON.max_values)
 _AT: Final = "/manifest"
 _TIME: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?([Zz]|[+-][0-9]{2}:[0-9]{2})"
@@ -140,7 +138,7 @@ def parse_registration(run: str, body: bytes) -> Registration:
 
 def _members(body: bytes) -> tuple[dict[str, Any], tuple[str, ...]]:
     try:
-        parsed = parse_strict_json(body, _JSON_LIMITS)
+        parsed = parse_strict_json(body, LARGE_JSON)
     except ManifestFormatError as error:
         raise _invalid(error.problems) from error
     if not isinstance(parsed.value, dict):

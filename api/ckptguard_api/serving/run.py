@@ -14,14 +14,15 @@ from ckptguard_api.app import create_app
 from ckptguard_api.database import Database
 from ckptguard_api.services import Services
 from ckptguard_api.serving.data_folder import DataFolder
+from ckptguard_api.serving.open_files import allow_open_files
 from ckptguard_api.serving.plan import ServePlan
 from ckptguard_api.serving.server import FACTORY, SeveralServers, SingleServer, server_config
-from ckptguard_api.serving.worker_process import WorkerEnvironment, WorkerKeeper, worker_command
+from ckptguard_api.serving.worker_process import WORKER_COMMAND, WorkerEnvironment, WorkerKeeper
 from ckptguard_api.use_cases.first_start import (
-    allowed_stores,
     end_worker_token,
     ensure_operator,
     ensure_stores,
+    has_any_store,
     renew_worker_token,
     stores_of_settings,
 )
@@ -39,7 +40,7 @@ class Address:
         url: For clients on this machine.
         folder: Its data folder.
         has_token: Whether the folder holds a token.
-        has_store: Whether any store is allowed; without one there is no work and no worker.
+        has_store: Whether any store is allowed; without one there is no work yet.
     """
 
     def __init__(self, url: str, folder: DataFolder, *, has_token: bool, has_store: bool) -> None:
@@ -64,6 +65,7 @@ def serve(plan: ServePlan, announce: Announce) -> None:
         ConfigError: Something is not as it must be; nothing was started.
     """
     os.umask(0o077)  # the database holds secrets of webhooks
+    allow_open_files()
     folder = DataFolder(plan.settings.data_dir)
     with folder.locked(), ExitStack() as ending:
         _migrate(plan)
@@ -74,9 +76,13 @@ def serve(plan: ServePlan, announce: Announce) -> None:
         listening = plan.listener.open()
         ending.callback(listening.close)
         url = plan.public_url or plan.listener.url(listening.getsockname()[1])
-        stores = allowed_stores(services)
-        address = Address(url, folder, has_token=folder.read_token() is not None, has_store=bool(stores))
-        keeper = _worker(plan, services, url, ending) if plan.has_worker and stores else None
+        address = Address(
+            url,
+            folder,
+            has_token=folder.read_token() is not None,
+            has_store=has_any_store(services),
+        )
+        keeper = _worker(plan, services, url, ending) if plan.has_worker else None
         _serve(plan, services, listening, keeper=keeper, on_started=lambda: _tell(address, announce, ending))
 
 
@@ -107,8 +113,7 @@ def _worker(plan: ServePlan, services: Services, url: str, ending: ExitStack) ->
             end_worker_token(services, name)
 
     ending.callback(end_token)
-    command = worker_command(allowed_stores(services))
-    keeper = WorkerKeeper(command, environment.over(os.environ), clock=SystemClock())
+    keeper = WorkerKeeper(WORKER_COMMAND, environment.over(os.environ), clock=SystemClock())
     ending.callback(keeper.stop)
     return keeper
 

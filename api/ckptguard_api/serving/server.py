@@ -15,10 +15,10 @@ from uvicorn.supervisors import Multiprocess
 
 from ckptguard_api.serving.bounded_http import BoundedHttp
 from ckptguard_api.serving.listening import Listener
+from ckptguard_api.serving.open_files import max_connections
 
 _KEEP_ALIVE_S: Final = 30
 _GRACE_S: Final = 5
-_MAX_CONNECTIONS: Final = 4096
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 FACTORY: Final = "ckptguard_api.app:from_environment"
 
@@ -35,7 +35,7 @@ def server_config(app: FastAPI | str, listener: Listener, *, num_processes: int 
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=_MAX_CONNECTIONS,
+        limit_concurrency=max_connections(),
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_GRACE_S,
         ssl_certfile=listener.tls_cert,

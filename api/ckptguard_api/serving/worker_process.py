@@ -1,5 +1,6 @@
 """The one worker of an embedded service: a child process that is started again when it dies."""
 
+import re
 import subprocess
 import sys
 import threading
@@ -10,20 +11,21 @@ from typing import Final
 import structlog
 
 from ckptguard.clock import Clock
+from ckptguard.model.service import EVERY_STORE
 
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 30.0
 _LONG_LIFE_S: Final = 60.0
 _DRAIN_S: Final = 8.0
 _END_S: Final = 3.0
-_HIDDEN: Final = frozenset({"CKPTGUARD_DATABASE_URL", "CKPTGUARD_TOKEN_FILE"})
+_HIDDEN: Final = re.compile(r"CKPTGUARD_(?:DATABASE_URL(?:_FILE)?|TOKEN_FILE|DATA_DIR)|PG[A-Z]+")
+"""Where the database is and its password, for libpq too, and where the operator's token lies."""
 _LOG: Final = structlog.get_logger("ckptguard.serve")
 
 
-def worker_command(stores: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the command of a worker that maps these stores as the service does: it is one machine."""
-    options = [option for name, url in stores.items() for option in ("--store", f"{name}={url}")]
-    return (sys.executable, "-m", "ckptguard_workers", *options)
+WORKER_COMMAND: Final = (sys.executable, "-m", "ckptguard_workers", "--store", EVERY_STORE)
+"""It takes every store where the service has it, now and later: it is one machine, and the allow-list of the
+service decides for both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,7 @@ class WorkerEnvironment:
         told = {"CKPTGUARD_URL": self.url, "CKPTGUARD_TOKEN": self.token}
         if self.is_http_allowed:
             told["CKPTGUARD_ALLOW_HTTP"] = "1"
-        return {name: value for name, value in base.items() if name not in _HIDDEN} | told
+        return {name: value for name, value in base.items() if not _HIDDEN.fullmatch(name)} | told
 
 
 class WorkerKeeper:

@@ -11,6 +11,7 @@ from ckptguard_api.domain.actor import Actor
 from ckptguard_api.domain.tokens import Holder, actor_of_token, hash_token, is_token_shaped
 from ckptguard_api.repositories.projects import find_project
 from ckptguard_api.repositories.tokens import REVISION, find_token_by_hash, token_revision
+from ckptguard_api.revisions import Revisions, RunKey
 from ckptguard_api.services import Services
 
 DEFAULT_PROJECT: Final = "default"
@@ -49,29 +50,48 @@ def bearer_token(authorization: str | None) -> str:
     return token.strip()
 
 
-async def access_of(services: Services, token: str, project_name: str | None) -> Access:
+async def access_of(
+    services: Services, token: str, project_name: str | None, *, run: str | None = None
+) -> tuple[Access, Revisions]:
     """Find who holds a token; from memory where no token was written since.
 
     Args:
         services: Of this process.
         token: As sent.
         project_name: The project that the request names; None: it names none.
+        run: Name of a run whose revision the request will need: one query then reads all that it needs.
+
+    Returns:
+        The caller, and what was read since the request came; of `run` too, where its project was known.
 
     Raises:
         UnauthorizedError: The token is unknown, expired or revoked.
         NotFoundError: The project does not exist, or is not the token's.
     """
-    revision = (await services.revisions.read()).named.get(REVISION, 0)
+    seen = await services.revisions.read(_run_keys(services, token, project_name, run))
+    revision = seen.named.get(REVISION, 0)
     recalled = recall_access(services, token, project_name, revision=revision)
     if recalled is not None:
-        return recalled
-    return await asyncio.to_thread(grant_access, services, token, project_name)
+        return recalled, seen
+    if services.token_cache.is_refused(hash_token(token), revision=revision):
+        raise UnauthorizedError(_REFUSED)
+    return await asyncio.to_thread(grant_access, services, token, project_name), seen
+
+
+def _run_keys(services: Services, token: str, project_name: str | None, run: str | None) -> list[RunKey]:
+    # Only a guess at what to read: whoever reads the answer looks for the run of the project granted.
+    known = None if run is None else last_known_access(services, token, project_name)
+    return [] if known is None or run is None else [(known.project_id, run)]
 
 
 def grant_access(services: Services, token: str, project_name: str | None) -> Access:
     """Do as `access_of` by asking the database."""
     with services.database.read() as tx:
-        holder = _load_holder(tx, hash_token(token))
+        try:
+            holder = _load_holder(tx, hash_token(token))
+        except UnauthorizedError:
+            services.token_cache.refuse(hash_token(token), revision=token_revision(tx))
+            raise
         services.token_cache.put(hash_token(token), holder, revision=token_revision(tx))
         project_id = _project_of(tx, holder, project_name)
         if project_id is not None and holder.project_name is None:

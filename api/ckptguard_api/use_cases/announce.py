@@ -62,7 +62,7 @@ def announce(services: Services, request: Announcement, *, project_id: int, acto
         ConflictError: The save id stands for another place, or for a save whose bytes are gone.
     """
     with services.database.write() as tx:
-        site = lock_site(tx, request, project_id=project_id, actor=actor)
+        site = lock_site(tx, request, project_id=project_id, own_folders=services.own_folders, actor=actor)
         row = _find(tx, site, request)
         if row is not None:
             require_same(what=_named(site, row), differences=list(place_differences(row, site.location.url)))
@@ -71,6 +71,8 @@ def announce(services: Services, request: Announcement, *, project_id: int, acto
             if row.lifecycle == Lifecycle.ANNOUNCED.value:
                 return _kept_alive(tx, row, request)
             _require_alive(site, row, request)
+            if _is_sign_of_life(site, request) and row.superseded_by == SupersededBy.ROLLED_BACK.value:
+                return _answer(tx, row, is_new=False)
         return _expected(tx, site, request, row, actor=actor)
 
 
@@ -117,15 +119,23 @@ def _complete(tx: Transaction, site: Site, row: CheckpointRow) -> Announced:
 
 
 def _kept_alive(tx: Transaction, row: CheckpointRow, request: Announcement) -> Announced:
-    changed = checkpoints.change_checkpoint(tx, row.id, {"keep_alive_until": _until(tx, request)})
+    until = _until(tx, request)
+    # A kept answer knows when the announcement ends. A later end leaves it right, unless it ended already.
+    if until < row.keep_alive_until or row.keep_alive_until <= tx.now:
+        touch_run(tx, row.run_id)
+    changed = checkpoints.change_checkpoint(tx, row.id, {"keep_alive_until": until})
     return _answer(tx, changed, is_new=False)
+
+
+def _is_sign_of_life(site: Site, request: Announcement) -> bool:
+    """Say whether a job only says that it is still at the save that it announced before."""
+    return request.save_id == provisional_save_id(site.location.url)
 
 
 def _require_alive(site: Site, row: CheckpointRow, request: Announcement) -> None:
     """Let no late sign of life take the place back from a save that was made there since."""
-    is_sign_of_life = request.save_id == provisional_save_id(site.location.url)
     is_rewritten = row.superseded_by == SupersededBy.REWRITTEN.value
-    if is_rewritten and (is_sign_of_life or row.expected_parts):
+    if is_rewritten and (_is_sign_of_life(site, request) or row.expected_parts):
         msg = f"{_named(site, row)} is superseded: another save was announced or made at its location"
         raise ConflictError(msg)
 
@@ -133,7 +143,8 @@ def _require_alive(site: Site, row: CheckpointRow, request: Announcement) -> Non
 def _expected(
     tx: Transaction, site: Site, request: Announcement, before: CheckpointRow | None, *, actor: Actor
 ) -> Announced:
-    branch, is_on_the_way = branch_of(tx, site.run, request, None)
+    announced = before if _is_sign_of_life(site, request) else None
+    branch, is_on_the_way = branch_of(tx, site.run, request, announced)
     values: dict[str, Any] = {
         "branch": branch,
         "lifecycle": (Lifecycle.ANNOUNCED if is_on_the_way else Lifecycle.SUPERSEDED).value,

@@ -19,7 +19,7 @@ def fan_out(tx: Transaction, cursor: int) -> Round:
     """Make a delivery for each webhook that asked for an event after `cursor`, and move on.
 
     Guarantees: deliveries and cursor are committed together, so no event is missed and none comes twice;
-    ids of events become visible in their order (`repositories.events.record`).
+    ids of events become visible in their order (`event_buffer`).
     """
     query = select(events).where(events.c.id > cursor).order_by(events.c.id).limit(EVENTS_A_ROUND)
     found = tx.execute(query).all()

@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping
 from ckptguard.errors import ConfigError, ConflictError, InvalidRequestError, NotFoundError
 from ckptguard.model.service import Scope
 from ckptguard_api.domain.actor import SERVICE
-from ckptguard_api.domain.store_rules import StoreSettings, accepted_root
 from ckptguard_api.domain.tokens import NewToken
 from ckptguard_api.repositories.projects import add_project, find_project
-from ckptguard_api.repositories.stores import list_stores
+from ckptguard_api.repositories.stores import is_any_allowed
 from ckptguard_api.repositories.tokens import count_tokens, end_token, live_tokens_named, lock_tokens
 from ckptguard_api.services import Services
 from ckptguard_api.use_cases.access import DEFAULT_PROJECT
@@ -68,26 +67,23 @@ def ensure_stores(services: Services, stores: Mapping[str, str]) -> None:
     """
     with services.database.read() as tx:
         project = find_project(tx, DEFAULT_PROJECT)
-        allowed = {row.name: row.url for row in list_stores(tx, project.id)} if project is not None else {}
     if project is None:
         msg = f"no project {DEFAULT_PROJECT!r}"
         raise NotFoundError(msg)
     problems: list[str] = []
     for name, url in stores.items():
         try:
-            if allowed.get(name) != accepted_root(name, url):
-                create_store(services, name, url, StoreSettings(), project_id=project.id, actor=SERVICE)
+            create_store(services, name, url, None, project_id=project.id, actor=SERVICE)
         except (InvalidRequestError, ConflictError) as error:
             problems.append(f"--store {name}: {error}")
     if problems:
         raise ConfigError("; ".join(problems))
 
 
-def allowed_stores(services: Services) -> dict[str, str]:
-    """Return the roots that project `default` allows, by name."""
+def has_any_store(services: Services) -> bool:
+    """Say whether any project allows a store."""
     with services.database.read() as tx:
-        project = find_project(tx, DEFAULT_PROJECT)
-        return {} if project is None else {row.name: row.url for row in list_stores(tx, project.id)}
+        return is_any_allowed(tx)
 
 
 def stores_of_settings(stores: Mapping[str, str]) -> str:

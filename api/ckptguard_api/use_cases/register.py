@@ -65,7 +65,7 @@ def register(services: Services, request: Registration, *, project_id: int, acto
     # What takes long is done before the project is locked.
     packed = None if request.manifest is None else pack_manifest(request.manifest)
     with services.database.write() as tx:
-        site = lock_site(tx, request, project_id=project_id, actor=actor)
+        site = lock_site(tx, request, project_id=project_id, own_folders=services.own_folders, actor=actor)
         save = save_of(request, packed, site.location.url, now=tx.now)
         row = _find(tx, site, save)
         part = None if row is None else _held_against(tx, row, site, save)

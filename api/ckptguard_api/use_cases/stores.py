@@ -1,12 +1,14 @@
 """Allow a store, list what is allowed, take it back."""
 
 from collections.abc import Sequence
+from os.path import realpath
 from typing import Any
 
-from ckptguard.errors import ConflictError, NotFoundError
+from ckptguard.errors import ConflictError, ForbiddenError, InvalidRequestError, NotFoundError
 from ckptguard.model.service import EventKind
 from ckptguard_api.database import Transaction
 from ckptguard_api.domain.actor import Actor
+from ckptguard_api.domain.own_folder import is_of_service
 from ckptguard_api.domain.store_rules import MAX_STORES, StoreSettings, accepted_root, settings_values
 from ckptguard_api.domain.subject import Subject
 from ckptguard_api.repositories import stores as rows
@@ -17,18 +19,31 @@ from ckptguard_api.services import Services
 
 
 def create_store(
-    services: Services, name: str, url: str, settings: StoreSettings, *, project_id: int, actor: Actor
+    services: Services, name: str, url: str, settings: StoreSettings | None, *, project_id: int, actor: Actor
 ) -> tuple[StoreRow, bool]:
     """Allow a store; of one that is there, set the settings.
+
+    Args:
+        services: Of this process.
+        name: What workers map to a root of their own; they know no projects, so it means one place in all.
+        url: Of its root.
+        settings: Of its checks; None: those that it has, or the default ones.
+        project_id: Whose.
+        actor: Who asks. A root is a part of the machines of all: only a token of all projects may allow one.
 
     Returns:
         The store, and whether it is new.
 
     Raises:
         InvalidRequestError: With everything that is wrong with name and URL.
-        ConflictError: The name stands for another URL, or the URL has another name.
+        ForbiddenError: The token has one project only, and the store is not there.
+        ConflictError: The name stands for another URL, here or in another project; or the URL has another
+            name.
     """
     root = accepted_root(name, url)
+    if any(is_of_service(each, services.own_folders) for each in {root, _where_links_lead(root)}):
+        msg = "the store is refused: it is the service's own folder, or lies in it"
+        raise InvalidRequestError(msg, problems=["/url: the service's own folder, or a part of it"])
     with services.database.write() as tx:
         return _put(tx, name, root, settings, project_id=project_id, actor=actor)
 
@@ -57,12 +72,22 @@ def remove_store(services: Services, name: str, *, project_id: int, actor: Actor
         _tell(tx, row, {"change": "removed"}, actor=actor)
 
 
+def _where_links_lead(root: str) -> str:
+    return f"file://{realpath(root.removeprefix('file://'))}" if root.startswith("file://") else root
+
+
 def _put(
-    tx: Transaction, name: str, root: str, settings: StoreSettings, *, project_id: int, actor: Actor
+    tx: Transaction, name: str, root: str, settings: StoreSettings | None, *, project_id: int, actor: Actor
 ) -> tuple[StoreRow, bool]:
     lock_project(tx, project_id)
-    values = settings_values(settings)
     there = rows.find_store(tx, project_id, name)
+    if settings is None and there is not None:
+        values = {key: getattr(there, key) for key in settings_values(StoreSettings())}
+    else:
+        values = settings_values(settings or StoreSettings())
+    if (there is None or there.removed_at is not None) and actor.project_id is not None:
+        msg = "only a token of all projects may allow a store"
+        raise ForbiddenError(msg)
     _require_free(tx, name, root, there, project_id=project_id)
     if there is None:
         row = rows.add_store(tx, project_id=project_id, name=name, url=root, settings=values)
@@ -80,6 +105,9 @@ def _require_free(tx: Transaction, name: str, root: str, there: StoreRow | None,
     """Hold that a name means one place for ever, and a place has one name at a time."""
     if there is not None and there.url != root:
         msg = f"store {name!r} is {there.url}, and its checkpoints lie there; give {root} another name"
+        raise ConflictError(msg)
+    if there is None and rows.is_elsewhere(tx, name, other_than=root):
+        msg = f"store {name!r} of another project lies elsewhere, and workers go by the name: take another"
         raise ConflictError(msg)
     same = [each for each in rows.list_stores(tx, project_id) if each.url == root and each.name != name]
     if same:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ckptguard.errors import ConflictError, InvalidRequestError
+from ckptguard.errors import ConflictError, InvalidRequestError, LocationRefusedError
 from ckptguard.model.manifest_laws import MAX_INTEGER
 from ckptguard.model.service import EventKind, SupersededBy
 from ckptguard_api.database import Transaction
@@ -12,6 +12,7 @@ from ckptguard_api.domain.actor import Actor
 from ckptguard_api.domain.branches import Place, is_on_the_way, lineage_of
 from ckptguard_api.domain.fact import Fact
 from ckptguard_api.domain.locations import Location, place
+from ckptguard_api.domain.own_folder import holds_service
 from ckptguard_api.domain.registration import Announcement, Registration
 from ckptguard_api.domain.run_policy import RunPolicy
 from ckptguard_api.domain.subject import Subject
@@ -44,7 +45,12 @@ class Site:
 
 
 def lock_site(
-    tx: Transaction, request: Registration | Announcement, *, project_id: int, actor: Actor
+    tx: Transaction,
+    request: Registration | Announcement,
+    *,
+    project_id: int,
+    own_folders: Sequence[str],
+    actor: Actor,
 ) -> Site:
     """Find out where a save is made; create its run with the first.
 
@@ -52,11 +58,14 @@ def lock_site(
     transaction changes a checkpoint of a run that is concerned.
 
     Raises:
-        LocationRefusedError: The place is in no store, or unsafe.
+        LocationRefusedError: The place is in no store, unsafe, or the service's own.
         ConflictError: More than MAX_SUPERSEDED checkpoints stand there.
     """
     lock_project(tx, project_id)
     location = place(request.location, roots_of(tx, project_id))
+    if holds_service(location.url, own_folders):
+        msg = "the location is refused: the service's own folder lies there"
+        raise LocationRefusedError(msg, problems=["/location: the service's own folder lies there"])
     found = find_run(tx, project_id, request.run)
     run_id = _new_run(tx, project_id, request.run, actor=actor) if found is None else found.id
     standing = standing_in(tx, project_id, location.url, limit=MAX_SUPERSEDED + 1)

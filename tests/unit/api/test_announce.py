@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import insert, update
 
 from ckptguard.errors import ConflictError, InvalidRequestError, LocationRefusedError
 from ckptguard.model.service import EventKind, Lifecycle
 from ckptguard.testing.fakes import FakeClock
 from ckptguard_api.domain.locations import AskedLocation
 from ckptguard_api.domain.registration import Announcement
-from ckptguard_api.tables import checkpoints, runs, validations
+from ckptguard_api.tables import branches, checkpoints, runs, validations
 from ckptguard_api.use_cases.announce import announce, mark_incomplete
 from tests.databases import fresh_database
 from tests.registrations import Trainer, at, described
@@ -160,6 +160,52 @@ def test_a_late_sign_of_life_does_not_take_a_place_back(trainer: Trainer) -> Non
     with pytest.raises(ConflictError, match="superseded: another save"):
         trainer.announce(5, "a", save_id=announced.checkpoint.save_id)
     assert trainer.checkpoint(newer.checkpoint.id).lifecycle == "registered"
+
+
+def test_a_late_sign_of_life_does_not_bring_back_what_the_run_left(trainer: Trainer) -> None:
+    announced = trainer.announce(5)
+    with trainer.database.write() as tx:  # the run goes on from an earlier step, as `resume` reports
+        values = {"lifecycle": "superseded", "superseded_by": "rolled_back", "keep_alive_until": None}
+        tx.execute(update(checkpoints).values(values))
+        tx.execute(update(runs).values(branch=1))
+    before, revision = trainer.checkpoint(announced.checkpoint.id), trainer.revision()
+    late = trainer.announce(5, save_id=announced.checkpoint.save_id)
+    assert (late.is_new, late.superseded) == (False, ())
+    assert (trainer.checkpoint(before.id), trainer.revision()) == (before, revision)
+
+
+def test_a_late_sign_of_life_of_what_was_given_up_stays_in_its_branch(
+    trainer: Trainer, clock: FakeClock
+) -> None:
+    announced, later = trainer.announce(5, keep_alive_s=60), trainer.register(6)
+    clock.advance(60)
+    _give_up(trainer)
+    with trainer.database.write() as tx:
+        origin = {"from_checkpoint_id": later.checkpoint.id, "from_step": 6, "opened_by": "resume"}
+        opened = {"run_id": later.checkpoint.run_id, "number": 1, "opened_at": tx.now, **origin}
+        tx.execute(insert(branches).values(opened))
+        tx.execute(update(runs).values(branch=1))
+    late = trainer.announce(5, save_id=announced.checkpoint.save_id)
+    assert (late.checkpoint.lifecycle, late.checkpoint.branch) == (Lifecycle.ANNOUNCED, 0)
+
+
+def test_a_shorter_time_to_keep_alive_is_a_change_of_the_run(trainer: Trainer) -> None:
+    trainer.announce(5, keep_alive_s=600)
+    before = trainer.revision()
+    trainer.announce(5, keep_alive_s=900)
+    assert trainer.revision() == before, "answers stay right until the time that they know"
+    trainer.announce(5, keep_alive_s=60)
+    assert trainer.revision() > before, "an answer that waits for it would stay for too long"
+
+
+def test_a_save_that_is_kept_alive_after_its_time_is_a_change_of_the_run(
+    trainer: Trainer, clock: FakeClock
+) -> None:
+    trainer.announce(5, keep_alive_s=60)
+    before = trainer.revision()
+    clock.advance(60)
+    trainer.announce(5, keep_alive_s=60)
+    assert trainer.revision() > before, "an answer that nothing can come would stay"
 
 
 def test_a_new_announcement_takes_its_place_back(trainer: Trainer) -> None:

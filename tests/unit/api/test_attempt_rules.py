@@ -10,6 +10,7 @@ from ckptguard_api.domain.attempt_rules import (
     MAX_DEADLINE_S,
     MIN_DEADLINE_S,
     backoff_s,
+    deadline_of_told_size,
     deadline_s,
     ending_of_expired,
     is_counted,
@@ -46,6 +47,16 @@ def test_a_deadline_is_four_times_reading_within_bounds() -> None:
     assert deadline_s(bytes_total=2**62, bytes_per_s=1.0) == MAX_DEADLINE_S
     assert deadline_s(bytes_total=10**12, bytes_per_s=None) > deadline_s(bytes_total=10**12, bytes_per_s=1e8)
     assert deadline_s(bytes_total=None, bytes_per_s=1e9) == 86_400
+
+
+def test_a_size_that_only_the_worker_found_shortens_the_deadline_and_never_lengthens_it() -> None:
+    def seconds(bytes_told: int) -> float:
+        deadline = deadline_of_told_size(NOW, bytes_told=bytes_told, bytes_per_s=1e8)
+        return (deadline - NOW).total_seconds()
+
+    assert seconds(10**11) == pytest.approx(4_000)
+    assert seconds(1) == MIN_DEADLINE_S
+    assert seconds(2**62) == 86_400
 
 
 def test_nobody_tries_for_ever() -> None:

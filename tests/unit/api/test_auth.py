@@ -114,7 +114,7 @@ def test_everything_of_another_project_is_404_whatever_is_asked_of_it(served: Se
     location = {"store": "1", "path": "r/1"}
     body = {"location": location, "step": 1, "save_id": "s", "created_at": "2026-11-29T12:00:00Z"}
     made = [
-        foreign.post("/v1/stores", json={"name": "1", "url": "/data/ckpts"}),
+        served.client(acts_in="other").post("/v1/stores", json={"name": "1", "url": "/data/ckpts"}),
         foreign.post("/v1/runs", json={"name": "1"}),
         foreign.post("/v1/runs/1/checkpoints", json=body),
         foreign.post(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select
@@ -154,8 +155,17 @@ def test_asking_for_a_verdict_twice_gives_one_validation(training: Training) -> 
     assert {event.data["reason"] for event in told} == {"a node burned"}
 
 
-def test_what_is_gone_is_not_validated(training: Training) -> None:
-    saved = training.save(1, lifecycle=Lifecycle.DELETED)
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"lifecycle": Lifecycle.DELETED},
+        {"lifecycle": Lifecycle.SUPERSEDED, "superseded_by": "rewritten"},
+        {"lifecycle": Lifecycle.SUPERSEDED, "superseded_by": "rolled_back", "registered_at": None},
+    ],
+    ids=["deleted", "rewritten", "never complete"],
+)
+def test_what_is_gone_or_was_never_there_is_not_validated(training: Training, told: dict[str, Any]) -> None:
+    saved = training.save(1, **told)
     with pytest.raises(ConflictError):
         request_validation(
             training.services,

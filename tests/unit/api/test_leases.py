@@ -1,5 +1,6 @@
 """Leases on both databases: who gets what, who may write, and what is left when somebody dies."""
 
+import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +30,18 @@ from ckptguard_api.leasing.results import known_files, store_files
 from ckptguard_api.leasing.verdict import give_verdict
 from ckptguard_api.repositories.runs import lock_run
 from ckptguard_api.repositories.validations import lock_checkpoint, set_waited
-from ckptguard_api.tables import attempts, events, evidence, file_results, findings, leases, runs, validations
+from ckptguard_api.tables import (
+    attempts,
+    checkpoints,
+    events,
+    evidence,
+    file_results,
+    findings,
+    leases,
+    runs,
+    stores,
+    validations,
+)
 from tests.leased_service import LeasedService, files_of, invalid, key_of, unknown, valid
 
 
@@ -315,7 +327,8 @@ def test_file_results_are_stored_once_and_the_next_attempt_gets_them(scene: Scen
     release(services, key_of(lease), ending=AttemptEnding.DRAINED, reason="leaving", actor=SERVICE)
     heir = scene.service.leased("heir")
     page = known_files(services, key_of(heir), actor=SERVICE)
-    lengths = {file["scan"]["path"]: file["scan"]["length_bytes"] for file in page.files}
+    scans = [json.loads(text)["scan"] for text in page.files]
+    lengths = {scan["path"]: scan["length_bytes"] for scan in scans}
     assert (heir.known_files, page.next, lengths) == (2, None, {"a": 1, "b": 2})
 
 
@@ -434,3 +447,42 @@ def test_many_workers_never_get_the_same_one(scene: Scene) -> None:
     assert sorted(lease.checkpoint.id for lease in leased) == sorted(checkpoints)
     with scene.service.database.read() as tx:
         assert tx.execute(select(func.count()).select_from(leases)).scalar_one() == 40
+
+
+def test_a_worker_that_finds_out_the_size_gets_the_deadline_of_that_size(scene: Scene) -> None:
+    checkpoint_id = scene.queued(1)
+    with scene.service.database.write() as tx:
+        tx.execute(update(checkpoints).where(checkpoints.c.id == checkpoint_id).values(bytes_total=None))
+        tx.execute(update(stores).values(bytes_per_s=1e6))
+    lease = scene.service.leased()
+    started_at = lease.deadline_at - timedelta(days=1)
+    for told, seconds in ((None, 86_400), (0, 86_400), (10**9, 4_000), (2 * 10**9, 8_000), (None, 8_000)):
+        _beat(scene, lease, bytes_total=told)
+        (row,) = scene.service.rows(leases)
+        assert row.deadline_at == started_at + timedelta(seconds=seconds), told
+
+
+def test_a_registered_size_is_believed_and_not_what_the_worker_says(scene: Scene) -> None:
+    scene.queued(1)
+    lease = scene.service.leased()
+    _beat(scene, lease, bytes_total=1 << 60)
+    (row,) = scene.service.rows(leases)
+    assert row.deadline_at == lease.deadline_at
+
+
+def test_a_worker_of_every_store_is_given_those_of_all_projects(scene: Scene) -> None:
+    other = scene.service.add_project()
+    run_id = scene.service.add_run(other)
+    scene.queued(1)
+    scene.service.queue(
+        scene.service.add_checkpoint(run_id, scene.service.add_store(other, "added-later"), step=1)
+    )
+    names = {
+        lease.store.name for lease in (scene.service.claim("w", stores=("*",)) for _ in range(2)) if lease
+    }
+    assert names == {"demo", "added-later"}
+
+
+def _beat(scene: Scene, lease: Lease, *, bytes_total: int | None) -> None:
+    progress = Progress(bytes_total=bytes_total)
+    hear(scene.service.services, key_of(lease), progress=progress, is_draining=False, actor=SERVICE)

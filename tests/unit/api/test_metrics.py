@@ -203,8 +203,9 @@ def test_deliveries_are_shown(timed: Database, clock: FakeClock) -> None:
     metrics = Metrics(timed, Settings(), clock=clock)
     samples_of(metrics)
     with timed.write() as tx:
-        event_id = record(tx, EventKind.RUN_UNPROTECTED, actor=SERVICE)
-        delivery_id = add_delivery(tx, made.row.id, event_id)
+        event = record(tx, EventKind.RUN_UNPROTECTED, actor=SERVICE)
+    with timed.write() as tx:
+        delivery_id = add_delivery(tx, made.row.id, event.id)
         tried = {"delivery_id": delivery_id, "at": tx.now, "seconds": 0.1}
         tx.execute(insert(delivery_tries).values(**tried, number=1, status=500, error="HTTP 500"))
         tx.execute(insert(delivery_tries).values(**tried, number=2, status=200, error=None))

@@ -1,5 +1,6 @@
 """Every error is one problem, and tells what a caller may know (RFC 9457, docs/service.md)."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -100,7 +101,15 @@ def test_what_http_refuses_is_a_problem_too(
     assert answer.headers["content-type"] == "application/problem+json"
     assert (answer.status_code, answer.json()["type"]) == (status, f"urn:ckptguard:problem:{code}")
     if status == 405:
-        assert answer.headers["allow"]
+        assert answer.headers["allow"] == "GET, POST"
+
+
+def test_a_method_that_a_path_has_not_is_told_all_that_it_has(door: ServedApp) -> None:
+    client = door.client()
+    for path, item in door.app.openapi()["paths"].items():
+        answer = client.put(re.sub(r"\{\w+\}", "1", path))
+        assert answer.status_code == 405, path
+        assert answer.headers["allow"] == ", ".join(sorted(method.upper() for method in item)), path
 
 
 def test_an_exception_that_nobody_expected_is_told_as_500_and_nothing_more(

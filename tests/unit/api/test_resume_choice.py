@@ -111,6 +111,12 @@ def test_rolled_back_one_is_chosen_by_its_step_alone() -> None:
     assert chosen(checkpoint(1), left, step=2).target == left
 
 
+def test_rolled_back_one_that_was_never_complete_is_neither_waited_for_nor_named() -> None:
+    left = {"lifecycle": Lifecycle.SUPERSEDED, "superseded_by": SupersededBy.ROLLED_BACK}
+    choice = chosen(checkpoint(1), unjudged(2, is_complete=False, **left), step=2)
+    assert (choice.state, choice.is_open, choice.passed_over) == (ResumeState.NONE_VALID, False, ())
+
+
 @pytest.mark.parametrize(
     "given",
     [

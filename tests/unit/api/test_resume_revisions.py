@@ -119,6 +119,21 @@ def test_request_that_gives_up_takes_nobody_with_it(database: Database) -> None:
     read_with(database, ask)
 
 
+def test_read_waits_for_no_connection_that_others_hold(database: Database) -> None:
+    url = database.engine.url.render_as_string(hide_password=False)
+    small = Database(url, pool_size=1)
+
+    async def story() -> Revisions:
+        reader = RevisionReader(small, timeout_s=5.0)
+        with small.read():
+            found = await reader.read()
+        await asyncio.to_thread(reader.close)
+        return found
+
+    assert asyncio.run(story()).runs == {}
+    small.close()
+
+
 def test_broken_connection_is_replaced(database: Database) -> None:
     make_runs(database)
 

@@ -13,7 +13,10 @@ import pytest
 
 from ckptguard.clock import SystemClock
 from ckptguard.errors import ConfigError, UnauthorizedError
+from ckptguard.model.policy import StoreTimes
 from ckptguard_api.database import Database
+from ckptguard_api.domain.actor import SERVICE
+from ckptguard_api.domain.store_rules import StoreSettings
 from ckptguard_api.repositories.stores import list_stores
 from ckptguard_api.services import Services
 from ckptguard_api.serving.data_folder import DataFolder
@@ -23,6 +26,7 @@ from ckptguard_api.serving.worker_process import WorkerEnvironment, WorkerKeeper
 from ckptguard_api.settings import Settings
 from ckptguard_api.use_cases.access import grant_access
 from ckptguard_api.use_cases.first_start import ensure_operator, ensure_stores, renew_worker_token
+from ckptguard_api.use_cases.stores import create_store, remove_store
 
 ANYWHERE = "0.0.0.0"  # noqa: S104 - what is tested is its refusal
 
@@ -186,9 +190,33 @@ def test_stores_keep_their_settings_and_every_bad_one_is_told(database: Database
         ]
 
 
+def test_a_store_that_is_named_at_the_start_keeps_what_was_set_and_gets_no_second_name(
+    database: Database,
+) -> None:
+    services = Services(database=database, settings=Settings())
+    ensure_operator(services, lambda _token: None)
+    own = StoreSettings(times=StoreTimes.COPIED, settle_s=1.0)
+    create_store(services, "a", "/data/a", own, project_id=1, actor=SERVICE)
+    remove_store(services, "a", project_id=1, actor=SERVICE)
+    ensure_stores(services, {"a": "/data/a"})
+    with pytest.raises(ConfigError, match="is store 'a' already"):
+        ensure_stores(services, {"b": "/data/a"})
+    with database.read() as tx:
+        (row,) = list_stores(tx, 1)
+    assert (row.times, row.settle_s) == ("copied", 1.0)
+
+
 def test_the_worker_is_told_what_it_needs_and_no_more() -> None:
     told = WorkerEnvironment(url="http://x", token="ckg_t", is_http_allowed=False).over(  # noqa: S106
-        {"PATH": "/bin", "CKPTGUARD_DATABASE_URL": "postgresql://u:p@h/d", "CKPTGUARD_TOKEN": "ckg_admin"}
+        {
+            "PATH": "/bin",
+            "CKPTGUARD_DATABASE_URL": "postgresql://u:p@h/d",
+            "CKPTGUARD_DATABASE_URL_FILE": "/run/secrets/url",
+            "CKPTGUARD_DATA_DIR": "/var/lib/ckptguard",
+            "CKPTGUARD_TOKEN": "ckg_admin",
+            "PGPASSWORD": "hush",
+            "PGPASSFILE": "/root/.pgpass",
+        }
     )
     assert told == {
         "PATH": "/bin",

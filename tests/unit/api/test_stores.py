@@ -1,5 +1,7 @@
 """Which roots a project allows."""
 
+from pathlib import Path
+
 import pytest
 from sqlalchemy import select
 
@@ -8,9 +10,14 @@ from ckptguard.model.policy import StoreTimes
 from ckptguard.model.service import EventKind, Scope
 from ckptguard_api.database import Database
 from ckptguard_api.domain.actor import SERVICE
+from ckptguard_api.domain.locations import AskedLocation
+from ckptguard_api.domain.registration import Announcement
 from ckptguard_api.domain.store_rules import StoreSettings, accepted_root
 from ckptguard_api.repositories.stores import StoreRow
-from ckptguard_api.tables import events
+from ckptguard_api.services import Services
+from ckptguard_api.settings import Settings
+from ckptguard_api.tables import checkpoints, events
+from ckptguard_api.use_cases.announce import announce
 from ckptguard_api.use_cases.stores import create_store, remove_store, stores_of
 from tests.registrations import Trainer
 from tests.served_app import ServedApp
@@ -110,6 +117,60 @@ def test_projects_do_not_see_each_others_stores(database: Database) -> None:
         row.name for row in stores_of(other.services, project_id=other.project_id, after_name=None, limit=9)
     ]
     assert names == ["demo"]
+
+
+def test_a_name_means_one_place_in_all_projects_because_workers_know_no_projects(database: Database) -> None:
+    trainer, other = Trainer(database=database), Trainer(database=database, project="other")
+    _put(trainer, "mine", "s3://b")
+    with pytest.raises(ConflictError, match="lies elsewhere"):
+        _put(other, "mine", "s3://c")
+    assert _put(other, "mine", "s3://b")[1]
+
+
+def test_only_a_token_of_all_projects_allows_a_root_of_the_machines(served: ServedApp) -> None:
+    body = {"name": "demo", "url": "/home"}
+    own = served.client(project="other")
+    refused = own.post("/v1/stores", json=body)
+    assert (refused.status_code, refused.json()["type"]) == (403, "urn:ckptguard:problem:forbidden")
+    operator = served.client(acts_in="other")
+    assert operator.post("/v1/stores", json=body).status_code == 201
+    changed = own.post("/v1/stores", json=body | {"settle_s": 1.0})
+    assert (changed.status_code, changed.json()["settle_s"]) == (200, 1.0)
+    assert own.delete("/v1/stores/demo").status_code == 204
+    assert own.post("/v1/stores", json=body).status_code == 403, "what was taken back stays so"
+    assert operator.post("/v1/stores", json=body).status_code == 201
+
+
+def _trainer_beside(database: Database, data_dir: Path) -> Trainer:
+    trainer = Trainer(database=database)
+    trainer.services = Services(database=database, settings=Settings(data_dir=data_dir))
+    return trainer
+
+
+def test_the_services_own_folder_is_no_store(database: Database, tmp_path: Path) -> None:
+    own = tmp_path / "data"
+    own.mkdir()
+    (tmp_path / "link").symlink_to(own)
+    trainer = _trainer_beside(database, tmp_path / "link")
+    (own / "ckpts").mkdir()
+    (tmp_path / "other").symlink_to(own / "ckpts")
+    for root in (own, own / "ckpts", tmp_path / "link", tmp_path / "link" / "x", tmp_path / "other"):
+        with pytest.raises(InvalidRequestError, match="own folder"):
+            _put(trainer, "own", str(root))
+    assert _put(trainer, "around", str(tmp_path))[1], "the default folder lies in the working folder"
+
+
+def test_no_checkpoint_is_at_in_or_around_the_services_own_folder(database: Database, tmp_path: Path) -> None:
+    trainer = _trainer_beside(database, tmp_path / "run" / "data")
+    _put(trainer, "around", str(tmp_path))
+    for path in ("run", "run/data", "run/data/step-1"):
+        location = AskedLocation(store="around", path=path)
+        request = Announcement(run="r", step=1, location=location)
+        with pytest.raises(LocationRefusedError, match="own folder"):
+            announce(trainer.services, request, project_id=trainer.project_id, actor=SERVICE)
+    assert trainer.rows(checkpoints) == []
+    fine = Announcement(run="r", step=1, location=AskedLocation(store="around", path="run/data-2"))
+    assert announce(trainer.services, fine, project_id=trainer.project_id, actor=SERVICE).is_new
 
 
 def test_stores_over_http(served: ServedApp) -> None:

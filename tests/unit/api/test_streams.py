@@ -96,7 +96,8 @@ def _add_run(served: ServedApp, name: str, project: str = "default") -> Subject:
 
 def _tell(served: ServedApp, about: Subject, **data: Any) -> int:  # noqa: ANN401 - JSON
     with served.services.database.write() as tx:
-        return record(tx, EventKind.RUN_CHANGED, actor=SERVICE, about=about, data=data)
+        event = record(tx, EventKind.RUN_CHANGED, actor=SERVICE, about=about, data=data)
+    return event.id
 
 
 def _wait_until_nobody_listens(served: ServedApp) -> None:

@@ -102,8 +102,10 @@ def test_a_validation_is_a_span_as_long_as_its_attempt(
         tx.execute(verdicts.update().values(attempt_id=attempt, given_at=tx.now))
     with database.write() as tx:
         first = work(tx, 0)
-        assert first.cursor == old, "what happened before tracing was turned on is not told"
+        assert first.cursor == old.id, "what happened before tracing was turned on is not told"
+    with database.write() as tx:
         record(tx, EventKind.VALIDATION_FINISHED, actor=SERVICE, about=Subject(validation_id=validation_id))
+    with database.write() as tx:
         second = work(tx, first.cursor)
         assert work(tx, second.cursor) == second
     (span,) = spans.get_finished_spans()

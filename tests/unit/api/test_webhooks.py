@@ -67,7 +67,8 @@ class Site:
         """Record an event about the checkpoint."""
         about = Subject(project_id=self.project_id, run_id=self.run_id, checkpoint_id=self.checkpoint_id)
         with self.database.write() as tx:
-            return record(tx, kind, actor=SERVICE, about=about, data=dict(data))
+            event = record(tx, kind, actor=SERVICE, about=about, data=dict(data))
+        return event.id
 
     def spread(self) -> None:
         """Do one round of the outbox."""
@@ -165,6 +166,12 @@ def test_delays_grow_over_more_than_a_day_and_end() -> None:
         "https://example.com\\@10.0.0.1/",
         "https://example.com/" + "x" * 3000,
         "http://10.0.0.5/",
+        "https://2130706433/",
+        "https://0x7f.1/",
+        "https://0177.0.0.1/",
+        "https://127.1/",
+        "https://127.0.0.1./",
+        "https://[::7f00:1]/",
     ],
 )
 def test_a_url_that_leads_inside_or_shows_everything_is_refused(url: str) -> None:
@@ -183,6 +190,7 @@ def test_plain_http_goes_to_this_machine_alone_and_only_where_allowed() -> None:
         "127.0.0.1", "10.0.0.1", "172.16.3.4", "192.168.1.1", "100.64.0.1", "0.0.0.0", "224.0.0.1",  # noqa: S104 - refused
         "169.254.169.254", "100.100.100.200", "168.63.129.16", "::1", "fe80::1%eth0", "fd00:ec2::254",
         "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1", "ff02::1", "255.255.255.255",
+        "::127.0.0.1", "::ffff:0:127.0.0.1", "fec0::1", "::", "4000::1",
     ],
 )  # fmt: skip
 def test_no_address_inside_is_sent_to(address: str) -> None:

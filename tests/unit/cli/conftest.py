@@ -1,16 +1,51 @@
-"""Reports made by hand, for everything that only shows them."""
+"""Reports made by hand, for everything that only shows them; commands that ask a scripted service."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ckptguard.cli.main import run
 from ckptguard.model.finding import Basis, CheckName, Finding, FindingCode, Severity
 from ckptguard.model.report import Report
 from ckptguard.model.verdict import CheckResult, CheckStatus, Provenance, conclude, skipped
+from tests.scripted_service import TOKEN, ScriptedService, scripted_service
 
 MakeReport = Callable[..., Report]
+Ask = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def service() -> Iterator[ScriptedService]:
+    """Return a service whose answers the test writes down."""
+    with scripted_service() as running:
+        yield running
+
+
+@pytest.fixture
+def ask(
+    service: ScriptedService,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Ask:
+    """Return what runs a command that asks this service, and gives exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CKPTGUARD_URL", service.url)
+    monkeypatch.setenv("CKPTGUARD_TOKEN", TOKEN)
+    monkeypatch.delenv("CKPTGUARD_STORES", raising=False)
+
+    def ask(*arguments: str) -> tuple[int, str, str]:
+        code = run(list(arguments))
+        out, err = capsys.readouterr()
+        assert "\x1b" not in out + err
+        assert TOKEN not in out + err
+        assert "Traceback" not in err
+        return code, out, err
+
+    return ask
 
 
 @pytest.fixture

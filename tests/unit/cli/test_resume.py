@@ -2,22 +2,19 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ckptguard.cli.main import run
 from ckptguard.operations import resume as resume_operation
 from tests.scripted_service import (
-    TOKEN,
     Reply,
     ScriptedService,
     problem,
     resume_value,
-    scripted_service,
     target_value,
 )
 
@@ -42,14 +39,6 @@ Ask = Callable[..., Outcome]
 
 
 @pytest.fixture
-def service() -> Iterator[ScriptedService]:
-    with scripted_service() as running:
-        running.on(RESTARTS, STARTED)
-        running.on(REVALIDATE, ASKED_FOR)
-        yield running
-
-
-@pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     """Return the folder of step 1200, in a store."""
     folder = tmp_path / "store" / "run-7" / "step-1200"
@@ -61,28 +50,15 @@ def checkpoint(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ask(
-    service: ScriptedService,
-    checkpoint: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    ask: Ask, service: ScriptedService, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Ask:
     """Return what runs `resume` and gives exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CKPTGUARD_URL", service.url)
-    monkeypatch.setenv("CKPTGUARD_TOKEN", TOKEN)
     monkeypatch.setenv("CKPTGUARD_STORES", f"demo={tmp_path / 'store'}")
     monkeypatch.setenv("CKPTGUARD_CACHE_DIR", str(tmp_path / "cache"))
+    service.on(RESTARTS, STARTED)
+    service.on(REVALIDATE, ASKED_FOR)
     service.on(EVIDENCE, evidence(checkpoint))
-
-    def ask(*arguments: str) -> Outcome:
-        code = run(["resume", "--run", "run-7", "--deadline", "1s", *arguments])
-        out, err = capsys.readouterr()
-        assert TOKEN not in out + err
-        assert "Traceback" not in err
-        return code, out, err
-
-    return ask
+    return lambda *arguments: ask("resume", "--run", "run-7", "--deadline", "1s", *arguments)
 
 
 def evidence(folder: Path) -> Reply:
@@ -489,6 +465,23 @@ def test_a_second_start_under_one_name_gets_a_name_of_its_own(
     service.on(RESTARTS, problem(409, "conflict"), STARTED)
     _, out, _ = ask("--format", "env")
     assert out.endswith("export CKPTGUARD_ATTEMPT=mine/7\n")
+
+
+def test_what_the_service_no_longer_lets_a_run_go_on_from_is_asked_for_anew(
+    service: ScriptedService, ask: Ask, checkpoint: Path
+) -> None:
+    gone = problem(409, "conflict", "checkpoint 7 is superseded: a run cannot go on from it")
+    valid, none = Reply(value=resume_value()), Reply(value=resume_value("none_valid"))
+    service.on(TARGET, valid, none)
+    service.on(RESTARTS, gone)
+    assert ask()[:2] == (30, "")
+    service.on(TARGET, valid)
+    service.on(RESTARTS, gone, gone, STARTED)
+    assert ask()[:2] == (0, f"{checkpoint}\n")
+    service.on(RESTARTS, gone)
+    code, out, err = ask()
+    assert (code, out) == (20, "")
+    assert "a run cannot go on from it" in err
 
 
 def test_waiting_is_made_of_slices_and_ends_with_the_answer(

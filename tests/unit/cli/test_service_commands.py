@@ -3,7 +3,7 @@
 import io
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from ckptguard.cli.watch import event_line, progress_of
 from ckptguard.client.answers import Validation
 from ckptguard.client.sse import ServerEvent
 from ckptguard.model.verdict import Verdict
-from tests.scripted_service import TOKEN, Reply, ScriptedService, problem, scripted_service
+from tests.scripted_service import TOKEN, Reply, ScriptedService, problem
 
 HOSTILE = "run\x1b[2J\r\n\u202e"
 Ask = Callable[..., tuple[int, str, str]]
@@ -65,36 +65,6 @@ FINDINGS = [
     {"code": "crc_mismatch", "severity": "error", "message": "bad", "file": "a; rm -rf /", "offset": 5},
     {"code": "of_a_later_version", "severity": "error", "message": HOSTILE},
 ]
-
-
-@pytest.fixture
-def service() -> Iterator[ScriptedService]:
-    with scripted_service() as running:
-        yield running
-
-
-@pytest.fixture
-def ask(
-    service: ScriptedService,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Ask:
-    """Return what runs a command and gives exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CKPTGUARD_URL", service.url)
-    monkeypatch.setenv("CKPTGUARD_TOKEN", TOKEN)
-    monkeypatch.delenv("CKPTGUARD_STORES", raising=False)
-
-    def ask(*arguments: str) -> tuple[int, str, str]:
-        code = run(list(arguments))
-        out, err = capsys.readouterr()
-        assert "\x1b" not in out + err
-        assert TOKEN not in out + err
-        assert "Traceback" not in err
-        return code, out, err
-
-    return ask
 
 
 def test_show_and_explain_tell_what_is_damaged_and_obey_nothing(service: ScriptedService, ask: Ask) -> None:

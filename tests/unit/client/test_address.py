@@ -97,6 +97,21 @@ def test_the_token_of_the_folder_goes_to_its_own_service_only(tmp_path: Path) ->
         find_service({"CKPTGUARD_URL": "https://other.example"}, folder=tmp_path)
 
 
+def test_a_folder_that_nobody_named_sends_no_token_of_the_environment_to_another_machine(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "ckptguard-data"
+    (tmp_path / "mine").mkdir()
+    serve_left(folder, url="https://evil.example")
+    environment = {"CKPTGUARD_TOKEN": TOKEN}
+    with pytest.raises(ConfigError, match=r"evil\.example"):
+        find_service(environment, folder=tmp_path)
+    named = find_service(environment | {"CKPTGUARD_DATA_DIR": str(folder)}, folder=tmp_path)
+    assert named.url == "https://evil.example"
+    serve_left(tmp_path / "mine" / "ckptguard-data")
+    assert find_service(environment, folder=tmp_path / "mine").url == URL
+
+
 def test_a_token_file_that_others_may_read_is_a_warning(tmp_path: Path) -> None:
     serve_left(tmp_path / "ckptguard-data").chmod(0o644)
     (warning,) = find_service({}, folder=tmp_path).warnings

@@ -21,6 +21,8 @@ SAFE = {
     "az://container/x": "abfs://container/x",
     "abfss://c@acct.dfs.core.windows.net/x": "abfs://c@acct.dfs.core.windows.net/x",
     "hf://user/repo/step-1": "hf://user/repo/step-1",
+    "/dev/shm/ckpts": "file:///dev/shm/ckpts",  # noqa: S108 - a place that is allowed
+    "/process/x": "file:///process/x",
 }
 
 UNSAFE = {
@@ -58,6 +60,12 @@ UNSAFE = {
     "/data/../etc": "empty, '.' or '..' segment",
     "/": "the whole disk",
     "file:///": "the whole disk",
+    "/proc/self/root/etc": "what the kernel shows as files",
+    "file:///./proc//1": "what the kernel shows as files",
+    "/sys/kernel": "what the kernel shows as files",
+    "/dev": "what the kernel shows as files",
+    "/dev/fd/3": "what the kernel shows as files",
+    "/dev/shmem": "what the kernel shows as files",  # noqa: S108 - and one that only looks like it
     "/data/x\ny": "control character",
     "/data/x\0y": "control character",
     "/data/\\x": "backslash",

@@ -59,14 +59,32 @@ def test_stores_are_names_and_roots_of_this_machine() -> None:
         "far": MachineStore(url="s3://bucket/p", options={"key": "k"}),
         "there": MachineStore(),
     }
+    assert parse_stores(["*", "far=s3://bucket/p"], {"far": {"key": "k"}}, s3_options={"key": "ambient"}) == {
+        "*": MachineStore(s3_options={"key": "ambient"}),
+        "far": MachineStore(url="s3://bucket/p", options={"key": "k"}),
+    }
     machine = Machine(stores=found)
     assert machine.store_of("demo", "file:///elsewhere") == ("/data/ckpts", {})
     assert machine.store_of("there", "file:///here") == ("file:///here", {})
+    with pytest.raises(ServiceError, match="does not map"):
+        machine.store_of("elsewhere", "file:///etc")
+
+
+def test_a_worker_of_every_store_takes_each_where_the_service_has_it() -> None:
+    stores = parse_stores(["*", "here=/mine"], s3_options={"key": "ambient"})
+    machine = Machine(stores=stores)
+    assert machine.store_of("here", "file:///theirs") == ("/mine", {})
+    assert machine.store_of("any", "file:///theirs") == ("file:///theirs", {})
+    assert machine.store_of("any", "s3://bucket/p") == ("s3://bucket/p", {"key": "ambient"})
+    strict = Machine(stores=parse_stores(["here=/mine"]))
+    with pytest.raises(ServiceError, match="does not map"):
+        strict.store_of("any", "file:///theirs")
 
 
 @pytest.mark.parametrize(
     ("texts", "options"),
     [
+        (["*=/x"], {}),
         (["=x"], {}),
         (["a=/x", "a=/y"], {}),
         (["a=http://169.254.169.254/"], {}),

@@ -1,0 +1,56 @@
+"""What the service is told of a lease while it is worked on."""
+
+import random
+from datetime import UTC, datetime, timedelta
+
+from ckptguard.client.address import Address
+from ckptguard.model.policy import Policy
+from ckptguard.scan.result import FileResult, FileScan
+from ckptguard.testing.fakes import FakeClock
+from ckptguard_workers.drain import Drain
+from ckptguard_workers.lease import Lease
+from ckptguard_workers.lease_keeper import LeaseKeeper
+from ckptguard_workers.service_calls import ServiceCalls
+from tests.integration.lease_service import eventually
+from tests.scripted_service import Reply, ScriptedService, problem, scripted_service
+
+FILES, HEARTBEAT = "POST /v1/leases/1/files", "POST /v1/leases/1/heartbeat"
+
+
+def _lease() -> Lease:
+    return Lease(
+        id=1,
+        token="ckl_1",  # noqa: S106 - of a test
+        heartbeat_every_s=0.05,
+        deadline_at=datetime.now(UTC) + timedelta(hours=1),
+        validation_id=1,
+        label="r step 1",
+        store="demo",
+        store_url="file:///data",
+        path="p",
+        policy=Policy(),
+        parts=(),
+        known_files=0,
+    )
+
+
+def test_results_that_the_service_refuses_stop_no_heartbeat() -> None:
+    with scripted_service() as service:
+        service.on(FILES, problem(413, "too_large"))
+        service.on(HEARTBEAT, Reply(value={"expires_at": "2026-01-01T00:00:00Z", "is_wanted": True}))
+        keeper = _told_of_a_file(service)
+        assert (keeper.is_lost, keeper.is_unwanted) == (False, False)
+        assert len(service.requests(FILES)) == 1, "what was refused is not sent again"
+
+
+def _told_of_a_file(service: ScriptedService) -> LeaseKeeper:
+    calls = ServiceCalls(Address.of(service.url, "ckg_t"))
+    drain = Drain(FakeClock(), drain_s=1.0)
+    keeper = LeaseKeeper(calls, _lease(), drain=drain, chance=random.Random(1))  # noqa: S311 - a seeded test
+    with keeper.keeping():
+        keeper.report_file(FileResult(scan=FileScan(path="a", length_bytes=1)))
+        eventually(lambda: service.requests(FILES), what="a result")
+        told = len(service.requests(HEARTBEAT))
+        eventually(lambda: len(service.requests(HEARTBEAT)) > told + 1, within_s=10, what="heartbeats")
+    calls.close()
+    return keeper
