@@ -4,15 +4,15 @@ python -m tests.property.service_histories SEED   # one of them again, told step
 python -m pytest -m slow tests/property/test_service_histories.py -n 2   # at length
 
 Of the 100,000 histories of `make prove` these carry 2,000; the choice alone, over rows, carries all the
-others (tests/property/test_resume_histories.py): one whole history costs as much as a thousand of those.
+others (tests/property/test_resume_histories.py): one whole history costs as much as several hundred of those.
 """
 
 import pytest
 
 from tests.property.service_histories import run_seed
 
-_IN_MAKE_TEST = 300
-_AT_ONCE = 30
+_IN_MAKE_TEST = 200
+_AT_ONCE = 20
 _LONG = range(1_000_000, 1_002_000)
 _LONG_AT_ONCE = 200
 _LONG_STEPS = 30
