@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS := canary,s3,zstd,dev
+EXTRAS := canary,s3,zstd,service,postgresql,worker,otel,dev
 # One thread a process: tests and ranks share the cores.
 RUN := OMP_NUM_THREADS=1 PATH="$(abspath $(BIN)):$$PATH"
 WORKERS ?= 2
@@ -17,7 +17,7 @@ WORKERS ?= 2
 help: ## say what there is
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /: /'
 
-demo: venv ## write a real checkpoint, prove it, flip one bit, see who notices
+demo: venv ## a real training job, checkpoints that rot, who notices, from where a launcher resumes
 	@$(RUN) python examples/demo/run.py
 
 test: lint ## everything that must hold, under 15 minutes
@@ -36,6 +36,9 @@ prove: venv ## the stated numbers, printed as tables
 	$(RUN) python benchmarks/detection.py --count 5000
 	$(RUN) python benchmarks/metadata_scale.py
 	$(RUN) python benchmarks/speed.py
+	$(RUN) python benchmarks/service_load.py
+	$(RUN) python benchmarks/claims.py
+	$(RUN) python benchmarks/kills.py --kills 200
 	$(RUN) python -m pytest -m slow -k 'not fuzz' -n $(WORKERS)
 
 bench: venv ## speed and memory alone
