@@ -28,6 +28,9 @@ from ckptguard_api.use_cases.first_start import (
 )
 from ckptguard_migrations import current, head, upgrade
 
+DATABASE_START_S: Final = 30.0
+"""How long a start waits for a database that gives no answer."""
+_ASK_AGAIN_S: Final = 0.5
 _NAME_CHARS: Final = 12
 
 Announce = Callable[["Address"], None]
@@ -68,6 +71,7 @@ def serve(plan: ServePlan, announce: Announce) -> None:
     allow_open_files()
     folder = DataFolder(plan.settings.data_dir)
     with folder.locked(), ExitStack() as ending:
+        _wait_for_database(plan.settings.database_address)
         _migrate(plan)
         services = Services(database=Database(plan.settings.database_address), settings=plan.settings)
         ending.callback(services.database.close)
@@ -84,6 +88,21 @@ def serve(plan: ServePlan, announce: Announce) -> None:
         )
         keeper = _worker(plan, services, url, ending) if plan.has_worker else None
         _serve(plan, services, listening, keeper=keeper, on_started=lambda: _tell(address, announce, ending))
+
+
+def _wait_for_database(url: str) -> None:
+    """Give a database that recovers, or starts beside this service, its time."""
+    clock = SystemClock()
+    ends_s = clock.monotonic_s() + DATABASE_START_S
+    while True:
+        try:
+            current(url)
+        except ServiceUnavailableError:
+            if clock.monotonic_s() >= ends_s:
+                raise
+            clock.sleep(_ASK_AGAIN_S)
+        else:
+            return
 
 
 def _migrate(plan: ServePlan) -> None:
