@@ -5,14 +5,13 @@ from datetime import datetime
 from typing import Final
 
 from ckptguard.cli.lines import Line, Span, Style, plain
-from ckptguard.cli.plain_text import bytes_text, count_text, printable, rate_text, seconds_text
+from ckptguard.cli.plain_text import bytes_text, count_text, printable, seconds_text
 from ckptguard.cli.table import Cell, cell
 from ckptguard.client.answers import (
     Checkpoint,
     CheckpointDetail,
     Exposure,
     HoldFact,
-    Progress,
     Run,
     Validation,
 )
@@ -105,19 +104,6 @@ def exposure_text(exposure: Exposure | None) -> str | None:
         None if exposure.seconds is None else seconds_text(exposure.seconds),
     )
     return ", ".join(part for part in parts if part) or None
-
-
-def progress_text(progress: Progress | None) -> str:
-    """Return how far a validation is: share, rate, time left."""
-    if progress is None or not progress.bytes_total:
-        return ""
-    done = progress.bytes_done or 0
-    parts = (
-        f"{100 * done / progress.bytes_total:.0f} % of {bytes_text(progress.bytes_total)}",
-        rate_text(progress.bytes_per_s or 0, 1.0),
-        "" if progress.eta_s is None else f"{seconds_text(progress.eta_s)} left",
-    )
-    return ", ".join(part for part in parts if part)
 
 
 def facts(rows: Sequence[tuple[str, object]]) -> Iterator[Line]:

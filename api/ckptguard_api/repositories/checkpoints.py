@@ -25,11 +25,6 @@ def find_by_key(tx: Transaction, *, run_id: int, step: int, save_id: str) -> Che
     return tx.execute(statement).one_or_none()
 
 
-def get_checkpoint(tx: Transaction, checkpoint_id: int) -> CheckpointRow:
-    """Return a checkpoint that is known to be there."""
-    return tx.execute(select(checkpoints).where(checkpoints.c.id == checkpoint_id)).one()
-
-
 def add_checkpoint(tx: Transaction, values: Mapping[str, Any]) -> CheckpointRow:
     """Add a checkpoint without verdict, holds and validation."""
     return tx.execute(insert(checkpoints).values({**_NOTHING_KNOWN, **values}).returning(checkpoints)).one()

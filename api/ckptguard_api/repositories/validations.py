@@ -1,10 +1,8 @@
 """Validations: requests for a verdict, and the queue that they stand in."""
 
-from collections.abc import Collection
-from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, and_, func, insert, or_, select, text, update
+from sqlalchemy import ColumnElement, Row, and_, insert, or_, select, text, update
 
 from ckptguard.model.service import Lifecycle, ValidationReason, ValidationState
 from ckptguard.model.verdict import Verdict
@@ -140,20 +138,3 @@ def set_newest(tx: Transaction, run_id: int, validation_id: int | None) -> None:
         change = update(validations).where(v.id == validation_id, v.tier == Tier.OLDER.value)
         tx.execute(change.values(tier=Tier.NEWEST.value))
     tx.execute(others.values(tier=Tier.OLDER.value))
-
-
-def set_waited(tx: Transaction, validation_ids: Collection[int], until: datetime) -> None:
-    """Note that somebody waits for these until then; never shortens what others asked for."""
-    v = validations.c
-    is_later = or_(v.waited_until.is_(None), v.waited_until < until)
-    statement = update(validations).where(v.id.in_(validation_ids), IS_OPEN, is_later)
-    tx.execute(statement.values(waited_until=until))
-
-
-def count_open(tx: Transaction, store_ids: Collection[int] | None = None) -> int:
-    """Return how many are queued or running."""
-    statement = select(func.count()).select_from(validations).where(IS_OPEN)
-    if store_ids is not None:
-        statement = statement.where(validations.c.store_id.in_(store_ids))
-    number: int = tx.execute(statement).scalar_one()
-    return number

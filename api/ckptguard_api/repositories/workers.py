@@ -1,10 +1,9 @@
 """Workers: who was heard of, when, and what each can do."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, func, insert, or_, select, update
+from sqlalchemy import Row, insert, or_, select, update
 
 from ckptguard_api.database import Transaction
 from ckptguard_api.tables import checkpoints, leases, runs, validations, workers
@@ -89,18 +88,6 @@ def list_workers(tx: Transaction, *, project_id: int | None, limit: int = 500) -
     if project_id is not None:
         statement = statement.where(_works_for(project_id))
     return list(tx.execute(statement).all())
-
-
-def count_heard_within(tx: Transaction, seconds: float, *, project_id: int | None = None) -> int:
-    """Return how many workers were heard of lately and are not about to leave."""
-    since: datetime = tx.now - timedelta(seconds=seconds)
-    statement = (
-        select(func.count()).select_from(workers).where(workers.c.seen_at > since, ~workers.c.is_draining)
-    )
-    if project_id is not None:
-        statement = statement.where(_works_for(project_id))
-    number: int = tx.execute(statement).scalar_one()
-    return number
 
 
 def _works_for(project_id: int) -> Any:  # noqa: ANN401 - a condition of SQLAlchemy

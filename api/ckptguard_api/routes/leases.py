@@ -165,13 +165,6 @@ class StoredAnswer(BaseModel):
     new: int
 
 
-class FilesAnswer(BaseModel):
-    """Results as they were sent; `next` is the cursor of the rest, if there is more."""
-
-    files: list[dict[str, Any]]
-    next: str | None
-
-
 class VerdictAnswer(BaseModel):
     """The verdict as the service derived it."""
 

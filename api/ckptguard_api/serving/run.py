@@ -71,8 +71,7 @@ def serve(plan: ServePlan, announce: Announce) -> None:
     allow_open_files()
     folder = DataFolder(plan.settings.data_dir)
     with folder.locked(), ExitStack() as ending:
-        _wait_for_database(plan.settings.database_address)
-        _migrate(plan)
+        _migrate_patiently(plan)
         services = Services(database=Database(plan.settings.database_address), settings=plan.settings)
         ending.callback(services.database.close)
         ensure_operator(services, folder.write_token, is_new_wanted=plan.is_new_token_wanted)
@@ -90,13 +89,13 @@ def serve(plan: ServePlan, announce: Announce) -> None:
         _serve(plan, services, listening, keeper=keeper, on_started=lambda: _tell(address, announce, ending))
 
 
-def _wait_for_database(url: str) -> None:
+def _migrate_patiently(plan: ServePlan) -> None:
     """Give a database that recovers, or starts beside this service, its time."""
     clock = SystemClock()
     ends_s = clock.monotonic_s() + DATABASE_START_S
     while True:
         try:
-            current(url)
+            _migrate(plan)
         except ServiceUnavailableError:
             if clock.monotonic_s() >= ends_s:
                 raise

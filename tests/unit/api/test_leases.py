@@ -28,8 +28,9 @@ from ckptguard_api.leasing.queue import cancel_open
 from ckptguard_api.leasing.release import release
 from ckptguard_api.leasing.results import known_files, store_files
 from ckptguard_api.leasing.verdict import give_verdict
+from ckptguard_api.repositories.resume_details import mark_waited_for
 from ckptguard_api.repositories.runs import lock_run
-from ckptguard_api.repositories.validations import lock_checkpoint, set_waited
+from ckptguard_api.repositories.validations import lock_checkpoint
 from ckptguard_api.tables import (
     attempts,
     checkpoints,
@@ -130,7 +131,7 @@ def test_what_somebody_waits_for_comes_first(scene: Scene) -> None:
     scene.queued(2)
     with scene.service.database.write() as tx:
         row = tx.execute(select(validations).where(validations.c.checkpoint_id == waited)).one()
-        set_waited(tx, [row.id], tx.now + timedelta(seconds=60))
+        mark_waited_for(tx, [row.id], until=tx.now + timedelta(seconds=60))
     assert scene.service.leased().checkpoint.id == waited
 
 
