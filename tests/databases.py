@@ -32,8 +32,10 @@ def fresh_database(
     database = Database(_url_of_new(kind, name, folder=folder, postgres=postgres), clock=clock)
     if kind == "memory":
         _fill_memory(database)
-    yield database
-    database.close()
+    try:
+        yield database
+    finally:
+        database.close()
     if postgres is not None and kind == "postgresql":
         drop_database(postgres, name)
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from sqlalchemy import Row, Table, func, select
 
 from ckptguard.model.manifest import Manifest, Origin
+from ckptguard.model.report import FileEvidence
 from ckptguard.testing.manifests import manifest_of
 from ckptguard_api.database import Database
 from ckptguard_api.domain.actor import SERVICE, Actor
@@ -136,6 +137,14 @@ def saved(
     values |= {"run": run, "step": step, "part": part, "parts": parts}
     values["created_at"] = SAVED_AT + timedelta(minutes=step)
     return Manifest(**values)
+
+
+def evidence(manifest: Manifest) -> tuple[FileEvidence, ...]:
+    """Return what a worker writes of the files of this manifest when they are whole."""
+    return tuple(
+        FileEvidence(path=file.path, length_bytes=file.length_bytes, checksum=file.checksum)
+        for file in manifest.files
+    )
 
 
 def described(**facts: Any) -> Described:  # noqa: ANN401 - fields of Described

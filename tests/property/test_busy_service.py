@@ -32,7 +32,7 @@ from ckptguard_api.use_cases.holds import hold_checkpoint, release_checkpoint
 from ckptguard_api.use_cases.restarts import report_restart
 from tests.databases import fresh_database
 from tests.leased_service import invalid, valid
-from tests.registrations import Trainer
+from tests.registrations import Trainer, evidence, saved
 
 SECONDS: Final = 5.0
 THREADS: Final = 8
@@ -40,6 +40,8 @@ RUNS: Final = ("r", "s", "t")
 PLACES: Final = ("a", "a/b", "a/b/c", "a/c", "d", "d/e", "f")
 _SOON: Final = Settings(lease_s=0.05, heartbeat_every_s=0.01)
 """Leases that run out while others are written to."""
+_WHOLE: Final = evidence(saved("r", 0))
+"""Every save here holds the same bytes."""
 
 
 class _Somebody:
@@ -81,7 +83,7 @@ class _Somebody:
         if ending < 0.2:
             release(self.services, key, ending=AttemptEnding.FAILED, reason="chance", actor=SERVICE)
         elif ending < 0.8:
-            report = report_to_json(self.chance.choice((valid(), invalid())))
+            report = report_to_json(self.chance.choice((valid(files=_WHOLE), invalid())))
             give_verdict(self.services, key, report=report, actor=SERVICE)
 
     def hold(self) -> None:
