@@ -33,7 +33,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         services.stopping.set()
         restore()
         await asyncio.to_thread(schedule.stop)
-        await asyncio.to_thread(services.revisions.close)
+        await services.revisions.close()
         services.database.close()
 
 

@@ -8,7 +8,7 @@ from ckptguard_api.domain.stopping import Stopping
 from ckptguard_api.domain.token_cache import TokenCache
 from ckptguard_api.leasing.work_bell import WorkBell
 from ckptguard_api.live.hub import EventHub
-from ckptguard_api.revisions import RevisionReader
+from ckptguard_api.revisions.reader import RevisionReader
 from ckptguard_api.settings import Settings
 from ckptguard_api.tracing import Tracing, tracing_of_environment
 

@@ -22,7 +22,7 @@ from ckptguard_api.domain.resume import Question
 from ckptguard_api.domain.store_rules import StoreSettings
 from ckptguard_api.repositories.projects import add_project
 from ckptguard_api.repositories.runs import find_run
-from ckptguard_api.revisions import RunRevision
+from ckptguard_api.revisions.values import RunRevision
 from ckptguard_api.services import Services
 from ckptguard_api.tables import METADATA
 from ckptguard_api.use_cases.resume_target import ResumeAnswer, answer_resume_target

@@ -21,7 +21,7 @@ from ckptguard_api.domain.resume import Asked, Question
 from ckptguard_api.domain.resume_choice import choose
 from ckptguard_api.repositories.resume import narrow, to_candidate
 from ckptguard_api.repositories.runs import find_run, touch_run
-from ckptguard_api.revisions import RevisionReader
+from ckptguard_api.revisions.reader import RevisionReader
 from ckptguard_api.tables import checkpoints, projects, runs, stores, validations
 from ckptguard_api.use_cases.resume_target import answer_resume_target
 from tests.property.resume_histories import START, Expected, History, Row
@@ -132,7 +132,7 @@ async def _hold_cache(database: Database, seed: int) -> None:
             assert kept.body == to_bytes(fresh), again(seed)
             assert kept is await targets.answer(key) or fresh.fresh_for_s is not None, "it is kept"
     targets.close()
-    await asyncio.to_thread(revisions.close)
+    await revisions.close()
 
 
 def _clock_at(history: History) -> FakeClock:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from ckptguard.clock import Clock, SystemClock
 from ckptguard_api.answers.targets import LastKnown, Prepared, ResumeTargets, TargetKey
 from ckptguard_api.answers.waiting import ResumeWaits
-from ckptguard_api.revisions import Revisions
+from ckptguard_api.revisions.values import Revisions
 from ckptguard_api.services import Services
 
 

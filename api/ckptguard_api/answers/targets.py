@@ -13,7 +13,8 @@ from ckptguard.errors import ServiceUnavailableError
 from ckptguard_api.answers.encoding import etag_of, to_bytes
 from ckptguard_api.database import Database
 from ckptguard_api.domain.resume import Question, WaitedFor
-from ckptguard_api.revisions import READ_TIMEOUT_S, RevisionReader, Revisions, RunKey
+from ckptguard_api.revisions.reader import READ_TIMEOUT_S, RevisionReader
+from ckptguard_api.revisions.values import Revisions, RunKey
 from ckptguard_api.use_cases.resume_target import ResumeAnswer, answer_resume_target, unknown_run
 
 T = TypeVar("T")

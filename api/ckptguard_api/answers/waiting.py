@@ -16,7 +16,8 @@ from ckptguard.errors import ServiceUnavailableError, TooManyRequestsError
 from ckptguard_api.answers.targets import Prepared, ResumeTargets, TargetKey
 from ckptguard_api.database import Database
 from ckptguard_api.domain.resume import HeardWorker, WaitedFor
-from ckptguard_api.revisions import RevisionReader, RunKey
+from ckptguard_api.revisions.reader import RevisionReader
+from ckptguard_api.revisions.values import RunKey
 from ckptguard_api.services import Services
 from ckptguard_api.use_cases.resume_target import hear_workers, wait_for_validations
 

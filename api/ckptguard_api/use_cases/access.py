@@ -11,7 +11,7 @@ from ckptguard_api.domain.actor import Actor
 from ckptguard_api.domain.tokens import Holder, actor_of_token, hash_token, is_token_shaped
 from ckptguard_api.repositories.projects import find_project
 from ckptguard_api.repositories.tokens import REVISION, find_token_by_hash, token_revision
-from ckptguard_api.revisions import Revisions, RunKey
+from ckptguard_api.revisions.values import Revisions, RunKey
 from ckptguard_api.services import Services
 
 DEFAULT_PROJECT: Final = "default"

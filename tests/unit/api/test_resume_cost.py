@@ -3,6 +3,8 @@
 import asyncio
 import json
 import threading
+from collections.abc import Sequence
+from pathlib import Path
 
 import httpx
 import pytest
@@ -11,10 +13,11 @@ from structlog.testing import CapturingLogger
 
 from ckptguard.model.service import Lifecycle, Scope
 from ckptguard.model.verdict import Verdict
-from ckptguard_api.database import Database
 from ckptguard_api.one_thread import OneThread
 from ckptguard_api.repositories import resume
-from ckptguard_api.revisions import RevisionReader, Revisions, RunKey
+from ckptguard_api.revisions.sqlite import SqliteRevisions
+from ckptguard_api.revisions.values import Revisions, RunKey
+from tests.databases import fresh_database
 from tests.served_app import ServedApp
 from tests.service_rows import add_checkpoint, add_run, add_store
 
@@ -33,14 +36,14 @@ def run_id(served: ServedApp) -> int:
 def reads(served: ServedApp, monkeypatch: pytest.MonkeyPatch) -> list[list[RunKey]]:
     """Return what was asked of the database's revisions, read by read."""
     seen: list[list[RunKey]] = []
-    connection = served.services.revisions._connection
-    rows = connection._rows
+    source = served.services.revisions.source
+    ask = source.ask
 
-    def counted(keys: list[RunKey]) -> object:
-        seen.append(keys)
-        return rows(keys)
+    async def counted(keys: Sequence[RunKey]) -> Revisions:
+        seen.append(list(keys))
+        return await ask(keys)
 
-    monkeypatch.setattr(connection, "_rows", counted)
+    monkeypatch.setattr(source, "ask", counted)
     return seen
 
 
@@ -117,17 +120,17 @@ def test_newer_ones_are_counted_to_an_end(
     assert answer["superseded"] == 37
 
 
-def test_a_locked_connection_is_left_to_the_thread(database: Database) -> None:
-    async def ask() -> Revisions:
-        reader = RevisionReader(database)
-        await reader.read()
-        with reader._connection._lock:
-            assert reader._connection.read_at_once([]) is None
-        found = await reader.read([(1, "r")])
-        await asyncio.to_thread(reader.close)
+def test_a_locked_connection_is_left_to_the_thread(tmp_path: Path) -> None:
+    async def ask(source: SqliteRevisions) -> Revisions:
+        await source.ask([])
+        with source._lock:
+            assert source._read_at_once([]) is None
+        found = await source.ask([(1, "r")])
+        await source.close()
         return found
 
-    assert asyncio.run(ask()).asked == {(1, "r")}
+    with fresh_database("sqlite", folder=tmp_path) as database:
+        assert asyncio.run(ask(SqliteRevisions(database))).asked == {(1, "r")}
 
 
 def test_a_thread_calls_in_order_and_tells_faults_to_who_asked() -> None:

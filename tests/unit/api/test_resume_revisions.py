@@ -1,16 +1,17 @@
 """Revisions: shared by requests, and exact."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
-from sqlalchemy import event, insert
+from sqlalchemy import event, insert, text
 
 from ckptguard.errors import ServiceUnavailableError
 from ckptguard_api.database import Database
 from ckptguard_api.repositories.runs import touch_run
-from ckptguard_api.revisions import RevisionReader, Revisions, RunRevision
+from ckptguard_api.revisions.reader import RevisionReader
+from ckptguard_api.revisions.values import Revisions, RunKey, RunRevision
 from ckptguard_api.tables import revisions
 from tests.service_rows import add_project, add_run
 
@@ -23,7 +24,7 @@ def read_with(database: Database, ask: Callable[[RevisionReader], Awaitable[None
         try:
             await ask(reader)
         finally:
-            await asyncio.to_thread(reader.close)
+            await reader.close()
 
     asyncio.run(run())
 
@@ -88,22 +89,24 @@ def test_read_under_way_never_answers_one_that_came_later(database: Database) ->
 
 def test_requests_that_come_together_share_queries(database: Database) -> None:
     make_runs(database)
-    num_reads = 0
+    asked: list[Sequence[RunKey]] = []
 
     async def ask(reader: RevisionReader) -> None:
-        nonlocal num_reads
-        kept = reader._connection.read
+        source = reader.source
 
-        def counted(keys: list[tuple[int, str]]) -> Revisions:
-            nonlocal num_reads
-            num_reads += 1
-            return kept(keys)
+        class Counted:
+            async def ask(self, keys: Sequence[RunKey]) -> Revisions:
+                asked.append(keys)
+                return await source.ask(keys)
 
-        reader._connection.read = counted  # type: ignore[method-assign]
+            async def close(self) -> None:
+                await source.close()
+
+        reader.source = Counted()
         await asyncio.gather(*(reader.read([(1, "ab"[number % 2])]) for number in range(200)))
 
     read_with(database, ask)
-    assert num_reads <= 2
+    assert len(asked) <= 2
 
 
 def test_request_that_gives_up_takes_nobody_with_it(database: Database) -> None:
@@ -127,20 +130,71 @@ def test_read_waits_for_no_connection_that_others_hold(database: Database) -> No
         reader = RevisionReader(small, timeout_s=5.0)
         with small.read():
             found = await reader.read()
-        await asyncio.to_thread(reader.close)
+        await reader.close()
         return found
 
     assert asyncio.run(story()).runs == {}
     small.close()
 
 
-def test_broken_connection_is_replaced(database: Database) -> None:
+def test_connection_that_broke_is_replaced(database: Database) -> None:
     make_runs(database)
 
     async def ask(reader: RevisionReader) -> None:
         await reader.read()
-        reader._connection._driver.close()
+        if database.is_postgresql:
+            await asyncio.to_thread(_end_all_other_backends, database)
+        else:
+            reader.source._driver.close()  # type: ignore[attr-defined]
         assert (await reader.read([(1, "a")])).runs[1, "a"].revision == 1
+
+    read_with(database, ask)
+
+
+def _end_all_other_backends(database: Database) -> None:
+    with database.read() as tx:
+        tx.execute(
+            text(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        )
+
+
+def test_query_that_takes_too_long_is_given_up_and_the_next_one_is_answered(database: Database) -> None:
+    make_runs(database)
+
+    async def story() -> None:
+        reader = RevisionReader(database, timeout_s=0.5)
+        await reader.read()
+        with _runs_locked(database), pytest.raises(ServiceUnavailableError, match="no answer within"):
+            await reader.read([(1, "a")])
+        assert (await reader.read([(1, "a")])).runs[1, "a"].revision == 1
+        await reader.close()
+
+    if database.is_postgresql:  # a reader of SQLite's write-ahead log waits for nobody
+        asyncio.run(story())
+
+
+@contextmanager
+def _runs_locked(database: Database) -> Iterator[None]:
+    with database.write() as tx:
+        tx.execute(text("LOCK TABLE runs IN ACCESS EXCLUSIVE MODE"))
+        yield
+
+
+def test_ten_thousand_runs_with_any_name_are_asked_about_at_once(database: Database) -> None:
+    names = ['"{,}\\', "a'b", "é\u4e2d", "NULL", " "]
+    with database.write() as tx:
+        project_id = add_project(tx)
+        run_ids = {name: add_run(tx, project_id, name, revision=3) for name in names}
+    strange = ["nul\0", "half \ud800", *(f"none-{'x' * 200}-{number}" for number in range(10_000))]
+
+    async def ask(reader: RevisionReader) -> None:
+        found = await reader.read([(1, name) for name in [*names, *strange]])
+        expected = {(1, name): RunRevision(run_id=run_id, revision=3) for name, run_id in run_ids.items()}
+        assert found.runs == expected
+        assert len(found.asked) == len(names) + len(strange)
 
     read_with(database, ask)
 
@@ -164,10 +218,10 @@ def test_database_that_fails_is_told_to_all_and_then_forgotten(database: Databas
 
 def test_fault_of_the_query_reaches_the_caller(database: Database) -> None:
     async def ask(reader: RevisionReader) -> None:
-        def faulty(_: object) -> Revisions:
+        async def faulty(_: object) -> Revisions:
             raise ZeroDivisionError
 
-        reader._connection.read = faulty  # type: ignore[method-assign,assignment]
+        reader.source.ask = faulty  # type: ignore[method-assign,assignment]
         with pytest.raises(ZeroDivisionError):
             await reader.read()
 

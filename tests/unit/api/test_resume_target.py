@@ -170,7 +170,7 @@ def test_database_that_is_down_is_said_with_the_last_known_answer_marked(
 ) -> None:
     client = served.client(Scope.READ)
     known = ask(client)
-    monkeypatch.setattr(served.services.revisions, "_connection", _Dead())
+    monkeypatch.setattr(served.services.revisions, "source", _Dead())
     down = client.get(PATH)
     assert (down.status_code, down.headers["Retry-After"] != "") == (503, True)
     last_known = down.json()["last_known"]
@@ -181,14 +181,11 @@ def test_database_that_is_down_is_said_with_the_last_known_answer_marked(
 
 
 class _Dead:
-    """A connection to a database that is down."""
+    """A database that is down."""
 
-    def read_at_once(self, _: object) -> None:
-        """Leave it to the thread."""
-
-    def read(self, _: object) -> None:
+    async def ask(self, _: object) -> None:
         msg = "the database gave no answer"
         raise ServiceUnavailableError(msg)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Nothing is open."""

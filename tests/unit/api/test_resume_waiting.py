@@ -81,7 +81,7 @@ async def waited_in(database: Database) -> AsyncIterator[Waited]:
     made = Waited(database)
     yield made
     made.answers.close()
-    await asyncio.to_thread(made.services.revisions.close)
+    await made.services.revisions.close()
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -1,0 +1,1 @@
+"""Revisions of runs and of `tokens`: what cached answers are held against."""
