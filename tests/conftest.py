@@ -1,6 +1,7 @@
 """Fixtures that several kinds of test share."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,12 @@ from tests.databases import fresh_database
 from tests.postgres_server import running_server
 
 PROJECT = Path(__file__).resolve().parent.parent
+
+
+def pytest_configure() -> None:
+    """Let commands that tests start be interrupted, also below a shell that forbade it (`make test &`)."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

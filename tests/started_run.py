@@ -11,10 +11,14 @@ from ckptguard.model.service import EventKind, Lifecycle, RestartOutcome
 from ckptguard.model.verdict import Verdict
 from ckptguard_api.database import Database
 from ckptguard_api.domain.actor import SERVICE
+from ckptguard_api.domain.locations import AskedLocation
+from ckptguard_api.domain.registration import Announcement, Registration
 from ckptguard_api.domain.restart_report import RestartReport
 from ckptguard_api.services import Services
 from ckptguard_api.settings import Settings
 from ckptguard_api.tables import checkpoints, events, runs
+from ckptguard_api.use_cases.announce import announce
+from ckptguard_api.use_cases.register import register
 from ckptguard_api.use_cases.restarts import RestartAnswer, report_restart
 from tests import service_rows as rows
 
@@ -50,6 +54,21 @@ class Training:
         columns = {"verdict": Verdict.VALID, "branch": self.run.branch} | columns
         with self.database.write() as tx:
             return rows.add_checkpoint(tx, self.run_id, self.store_id, step=step, **columns)
+
+    def register(self, step: int, folder: str | None = None, **fields: Any) -> int:  # noqa: ANN401 - of the registration
+        """Tell of a save, as a job does, and return its checkpoint; its folder is named by its step."""
+        location = _at(folder or f"step-{step}")
+        request = Registration(run="run-7", step=step, location=location, save_id=location.path, **fields)
+        done = register(self.services, request, project_id=self.project_id, actor=SERVICE)
+        found: int = done.checkpoint.id
+        return found
+
+    def announce(self, step: int) -> int:
+        """Tell of a save that begins, and return its checkpoint."""
+        request = Announcement(run="run-7", step=step, location=_at(f"step-{step}"))
+        done = announce(self.services, request, project_id=self.project_id, actor=SERVICE)
+        found: int = done.checkpoint.id
+        return found
 
     def tell(self, outcome: RestartOutcome, checkpoint_id: int | None = None, **fields: Any) -> RestartAnswer:  # noqa: ANN401 - of the report
         """Report one start."""
@@ -92,3 +111,7 @@ class Training:
         """Return the events of a kind, oldest first."""
         with self.database.read() as tx:
             return tx.execute(select(events).where(events.c.kind == kind.value).order_by(events.c.id)).all()
+
+
+def _at(folder: str) -> AskedLocation:
+    return AskedLocation(store="demo", path=f"told/{folder}")

@@ -19,6 +19,9 @@ class Settings(BaseSettings):
         database_url: Where state lives; None: SQLite in `data_dir`.
         database_url_file: File that holds the URL, e.g. a mounted secret; read where there is no URL.
         stores: `name=url,name=url`, allowed in project `default`.
+        retry_first_s: A verdict that time may change is asked for again after this; then twice as long, ...
+        retry_max_s: ... up to this.
+        max_retries: Of one checkpoint in a row; 0: never by itself.
         metrics_public: `/metrics` needs no token.
         metrics_active_days: Runs without a save for longer have no metrics of their own.
         metrics_max_runs: Runs with metrics of their own, at most; those saved last.
@@ -38,6 +41,9 @@ class Settings(BaseSettings):
     heartbeat_every_s: float = 10.0
     stall_after_s: float = 300.0
     max_counted_attempts: int = 3
+    retry_first_s: float = Field(default=60.0, gt=0)
+    retry_max_s: float = Field(default=3600.0, gt=0)
+    max_retries: int = Field(default=10, ge=0)
     worker_heard_within_s: float = 60.0
     metrics_public: bool = False
     metrics_active_days: float = 7.0

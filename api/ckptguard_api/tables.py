@@ -46,9 +46,12 @@ USABLE: Final = (
 
 OPEN: Final = (
     "validation_state IS NOT NULL OR lifecycle = 'announced'"
-    " OR (lifecycle = 'registered' AND verdict IS NULL)"
+    " OR (lifecycle = 'registered' AND (verdict IS NULL OR retry_at IS NOT NULL))"
 )
 """Of a checkpoint whose verdict may still come."""
+
+RETRIED: Final = "lifecycle = 'registered' AND retry_at IS NOT NULL"
+"""Of a checkpoint for whose verdict the service asks again by itself."""
 
 STANDING: Final = "lifecycle IN ('announced','registered','incomplete') OR superseded_by = 'rolled_back'"
 """Of a checkpoint whose bytes are taken to stand at its location; whatever is saved there rewrites it."""
@@ -147,6 +150,7 @@ checkpoints = _table(
     # Three facts that do not depend on each other: lifecycle, verdict in force, holds (design §7).
     Column("lifecycle", String(16), nullable=False),
     Column("superseded_by", String(16)),
+    _at("gone_at", nullable=True),  # since when it is superseded or deleted
     _at("keep_alive_until", nullable=True),  # only while announced
     Column("verdict", String(8)),
     Column("basis", String(8)),
@@ -160,6 +164,9 @@ checkpoints = _table(
     Column("is_suspect", Boolean, nullable=False),
     # And whether a validation is queued or running; None: neither.
     Column("validation_state", String(16)),
+    # When the service asks again by itself: the last verdict is one that time may change. A column, because
+    # resume targets are read from partial indexes. None while a validation is open.
+    _at("retry_at", nullable=True),
     UniqueConstraint("run_id", "step", "save_id"),
     CheckConstraint(
         "lifecycle IN ('announced','registered','superseded','incomplete','deleted')", "lifecycle"
@@ -219,6 +226,7 @@ checkpoints = _table(
     _partial("ix_checkpoints_project_suspect", "is_suspect"),
     Index("ix_checkpoints_run_counts", "run_id", "lifecycle", "verdict"),
     _queue_index("ix_checkpoints_scrub", USABLE, "store_id", "validated_at"),  # longest ago first
+    _queue_index("ix_checkpoints_retry", RETRIED, "run_id", "retry_at"),
     Index(
         "ix_checkpoints_keep_alive",
         "keep_alive_until",
@@ -263,7 +271,7 @@ validations = _table(
     Column("requested_by", String(200), nullable=False),
     _at("requested_at"),
     Column("state", String(16), nullable=False),
-    Column("tier", Integer, nullable=False),  # 1 newest unvalidated of its run, 2 older, 3 scrub
+    Column("tier", Integer, nullable=False),  # 1 newest unvalidated of its run, 2 older, 3 retry, 4 scrub
     _at("waited_until", nullable=True),  # somebody waits for it until then: tier 0
     _at("not_before", nullable=True),  # of the next attempt
     Column("attempts", Integer, nullable=False),  # all

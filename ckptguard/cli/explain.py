@@ -188,6 +188,9 @@ def _next_steps(story: Story) -> Iterator[str]:
         yield f"It is held: ckptguard release {seen.id} --reason TEXT"
     if seen.validation_state is not None:
         yield f"A validation is {seen.validation_state}: ckptguard watch --run {run}"
+    elif seen.retry_at is not None:
+        again = f"ckptguard revalidate --run {run} --step {seen.step}"
+        yield f"The service asks again by itself; at once: {again}"
     elif seen.verdict is not Verdict.VALID:
         yield f"Ask for a new verdict: ckptguard revalidate --run {run} --step {seen.step} --wait 10m"
     if seen.verdict is Verdict.VALID and not seen.holds:

@@ -41,6 +41,12 @@ def age_text(time: datetime | None, now: datetime) -> str:
     return f"{seconds_text(seconds) if seconds >= 1 else '0 s'} ago"
 
 
+def time_text(time: datetime, now: datetime) -> str:
+    """Return in how long something is to come, e.g. `in 4 min`; in the past: as soon as possible."""
+    seconds = (time - now).total_seconds()
+    return f"in {seconds_text(seconds)}" if seconds >= 1 else "now"
+
+
 def verdict_of(checkpoint: Checkpoint | Validation) -> str:
     """Return the verdict with what qualifies it, e.g. `INVALID (damage)`; `-` without one."""
     if checkpoint.verdict is None:
@@ -143,5 +149,6 @@ def checkpoint_facts(checkpoint: Checkpoint, now: datetime) -> Iterator[Line]:
                 "validated",
                 None if checkpoint.validated_at is None else age_text(checkpoint.validated_at, now),
             ),
+            ("tried again", None if checkpoint.retry_at is None else time_text(checkpoint.retry_at, now)),
         ]
     )

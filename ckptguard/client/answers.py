@@ -64,6 +64,7 @@ class PassedOver:
     Args:
         reason: One word of docs/service.md, e.g. `invalid`.
         detail: For a person; the first finding, where there is one.
+        retry_at: When the service asks again for its verdict; None: not by itself.
     """
 
     id: int
@@ -76,6 +77,7 @@ class PassedOver:
     lifecycle: str | None = None
     holds: tuple[str, ...] = ()
     detail: str | None = None
+    retry_at: datetime | None = None
     validation: Progress | None = None
 
 
@@ -90,6 +92,7 @@ class Asked:
     before_step: int | None = None
     max_age_s: float | None = None
     require_newest: bool = False
+    exclude: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +257,7 @@ class Checkpoint:
     verdict_validation_id: int | None = None
     holds: tuple[str, ...] = ()
     validation_state: str | None = None
+    retry_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,6 +147,7 @@ def resume_target(  # noqa: PLR0913 - one parameter for each field
     before_step: int | None = None,
     max_age_s: float | None = None,
     require_newest: bool = False,
+    exclude: Sequence[int] = (),
     index: int | None = None,
     wait_s: float = 0.0,
 ) -> Call[ResumeAnswer]:
@@ -161,6 +162,7 @@ def resume_target(  # noqa: PLR0913 - one parameter for each field
         before_step: Only of earlier steps.
         max_age_s: Of the validation.
         require_newest: A newer one that is open makes `pending`.
+        exclude: Ids of those that were not found whole where they are to be used; 32 at most.
         index: Answer when the run's revision is another one.
         wait_s: The service may wait so long, at most 600 s, while a newer one is open.
     """
@@ -172,6 +174,7 @@ def resume_target(  # noqa: PLR0913 - one parameter for each field
         "before_step": before_step,
         "max_age_s": max_age_s,
         "require_newest": require_newest or None,
+        "exclude": ",".join(map(str, exclude)) or None,
         "index": index,
     }
     call = get(f"/v1/runs/{segment(run)}/resume-target", ResumeAnswer, **without_none(query))

@@ -42,10 +42,11 @@ class ValidationState(StrEnum):
 
 
 class ValidationReason(StrEnum):
-    """Why a verdict is asked for; scrubs come last in the claim order."""
+    """Why a verdict is asked for; retries come after all that somebody asked for, scrubs last."""
 
     REGISTERED = "registered"
     REQUESTED = "requested"
+    RETRY = "retry"  # the service asks again: the last verdict is one that time may change
     SCRUB = "scrub"
 
 

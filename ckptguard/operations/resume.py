@@ -96,6 +96,7 @@ class Resume:
     clock: Clock
     tell: Tell
     _dropped: list[Target] = field(default_factory=list)
+    _told: set[int] = field(default_factory=set)
     _is_validation_open: bool = False
 
     def find(self) -> Found:
@@ -110,10 +111,9 @@ class Resume:
             return self._without_service(error)
 
     def _search(self) -> Found:
-        before_step: int | None = None
         answer: ResumeAnswer | None = None
         while len(self._dropped) <= MAX_DROPPED:
-            answer = self._answer(before_step)
+            answer = self._answer()
             self._tell_passed_over(answer)
             decision = decide(answer, self.flags, has_dropped=bool(self._dropped))
             if decision.target is None:
@@ -121,9 +121,6 @@ class Resume:
             found = self._look(decision, answer)
             if found is not None:
                 return found
-            before_step = decision.target.step
-            if self.question.step is not None:
-                break
         return self._nothing(Decision(ending=Ending.NONE_USABLE), answer)
 
     def _nothing(self, decision: Decision, answer: ResumeAnswer | None) -> Found:
@@ -133,7 +130,7 @@ class Resume:
             ending = Ending.TRY_AGAIN
         return Found(ending=ending, answer=answer, must_be_audited=decision.must_be_audited)
 
-    def _answer(self, before_step: int | None) -> ResumeAnswer:
+    def _answer(self) -> ResumeAnswer:
         """Ask until the service has nothing to wait for, or the time is up.
 
         Raises:
@@ -145,7 +142,7 @@ class Resume:
             slice_s = min(left_s, SLICE_S)
             started_s = self.clock.monotonic_s()
             try:
-                answer = self._ask(before_step, wait_s=slice_s)
+                answer = self._ask(wait_s=slice_s)
             except ServiceUnavailableError as error:
                 if self.clock.monotonic_s() >= ends_s:
                     raise
@@ -157,7 +154,7 @@ class Resume:
                 return answer
             self.tell(_waiting_text(answer, left_s=ends_s - self.clock.monotonic_s()))
 
-    def _ask(self, before_step: int | None, *, wait_s: float) -> ResumeAnswer:
+    def _ask(self, *, wait_s: float) -> ResumeAnswer:
         asked = self.question
         answer = self.client.resume_target(
             asked.run,
@@ -165,9 +162,9 @@ class Resume:
             min_provenance=asked.min_provenance,
             device=asked.device,
             step=asked.step,
-            before_step=before_step,
             max_age_s=asked.max_age_s,
             require_newest=asked.require_newest,
+            exclude=[target.id for target in self._dropped],
             wait_s=wait_s,
         )
         if answer.is_cached:
@@ -216,10 +213,12 @@ class Resume:
         self.tell(f"a new validation of step {target.step} was asked for")
 
     def _tell_passed_over(self, answer: ResumeAnswer) -> None:
-        for entry in answer.passed_over:
+        new = [entry for entry in answer.passed_over if entry.id not in self._told]
+        for entry in new:
             self.tell(passed_over_text(entry))
+        self._told.update(entry.id for entry in new)
         more = answer.passed_over_total - len(answer.passed_over)
-        if more > 0:
+        if more > 0 and not self._dropped:
             self.tell(f"and {more} more were passed over")
 
     def _without_service(self, error: ServiceUnavailableError) -> Found:

@@ -61,19 +61,23 @@ def confirm(
 
 
 def store_finding(error: StoreError, *, file: str, check: CheckName = CheckName.CONTENT) -> Finding:
-    """Say that a store did not deliver a file: UNKNOWN, never INVALID."""
+    """Say that a store did not deliver a file: UNKNOWN, never INVALID.
+
+    Time may bring back what is not there now, a root that is not mounted too; it lifts no refusal.
+    """
     codes = {
         "access_denied": FindingCode.ACCESS_DENIED,
         "object_not_found": FindingCode.CHANGED_DURING_CHECK,
         "path_escape": FindingCode.PATH_ESCAPE,
     }
+    code = codes.get(error.code, FindingCode.STORE_UNAVAILABLE)
     return Finding(
-        code=codes.get(error.code, FindingCode.STORE_UNAVAILABLE),
+        code=code,
         check=check,
         severity=Severity.UNKNOWN,
         file=file,
         message=f"{file} could not be read: {error}",
-        is_retryable=error.is_retryable or error.code == "object_not_found",
+        is_retryable=code in (FindingCode.STORE_UNAVAILABLE, FindingCode.CHANGED_DURING_CHECK),
     )
 
 

@@ -93,13 +93,23 @@ def resume(*, expected: int, path: Path | None, wait: bool = False) -> None:
 
 @contextmanager
 def service(folder: Path, *, store: Path) -> Iterator[None]:
-    """Run `ckptguard serve` until the block ends; every command below finds it by its data folder."""
+    """Run `ckptguard serve` until the block ends; every command below finds it by its data folder.
+
+    However the demo ends, SIGKILL too, its end of the pipe is closed, and the service ends.
+    """
     data = folder / "service"
     os.environ["CKPTGUARD_DATA_DIR"] = str(data)
     command = ["ckptguard", "serve", "--store", f"demo={store}", "--data-dir", str(data), "--port", "0"]
+    command.append("--until-stdin-ends")
     print(f"\n$ {shlex.join(shorten(word) for word in command)} &", flush=True)
     with (folder / "service.log").open("wb") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {"OMP_NUM_THREADS": "1"})
+        server = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
     try:
         wait_for(data / "address.json", server)
         yield

@@ -501,7 +501,7 @@ def test_ten_thousand_globals_with_many_dots_are_judged(tmp_path: Path, check: C
     folder = RawCheckpoint(planner_data=many + raw.NONE).write(tmp_path / "step-1")
     answer = in_proportion(check, folder)
     assert answer.verdict[0] != "VALID"
-    assert answer.seconds < 20
+    assert answer.seconds < MAX_SECONDS / 2
 
 
 def test_ten_thousand_dimensions_are_refused(tmp_path: Path, check: Check) -> None:

@@ -21,7 +21,9 @@ from ckptguard_migrations import upgrade
 from tests.postgres_server import create_database, drop_database
 
 CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
-_DEADLINE_S = 40.0
+_DEADLINE_S = 90.0
+STOPS_WITHIN_S = 30.0
+"""On a machine with other work; a container engine gives `api` as long (docker-compose.yml)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,11 +146,11 @@ def test_one_command_serves_alone_and_leaves_nothing_behind(tmp_path: Path) -> N
         assert (folder / "address.json").exists()
         code, errors, seconds = serving.stop()
     assert code == 0, errors
-    assert seconds < 8
+    assert seconds < STOPS_WITHIN_S
     assert not (folder / "address.json").exists()
     assert first_token not in errors
-    assert f"ckptguard serves at {serving.address['url']}" in errors
-    assert f"token: {folder / 'token'}" in errors
+    (said,) = [event for event in map(json.loads, errors.splitlines()) if event["event"] == "serving"]
+    assert (said["url"], said["token_file"]) == (serving.address["url"], str(folder / "token"))
     with _serving(folder, *options) as again:
         assert again.token == first_token, "the token of the first start stays"
         assert again.ask("/v1/tokens").status_code == 200
@@ -162,7 +164,7 @@ def test_one_command_serves_alone_and_leaves_nothing_behind(tmp_path: Path) -> N
             assert [line for line in lines if line.startswith("data")] == [], "the stream ended"
         client.close()
     assert code == 0, errors
-    assert seconds < 8
+    assert seconds < STOPS_WITHIN_S
 
 
 def test_a_service_that_was_killed_leaves_no_lock(tmp_path: Path) -> None:
@@ -198,7 +200,7 @@ def test_the_worker_is_a_child_with_a_token_of_its_own_and_comes_again(tmp_path:
         (second,) = _worker_pids(serving.process.pid)
         code, errors, seconds = serving.stop()
     assert code == 0, errors
-    assert seconds < 15
+    assert seconds < STOPS_WITHIN_S
     _wait_until(lambda: not Path(f"/proc/{second}").exists())
 
 
@@ -249,6 +251,6 @@ def test_several_processes_share_one_postgresql(tmp_path: Path, postgres: str) -
             assert {serving.ask("/v1/projects", made["token"]).status_code for _ in range(10)} == {401}
             code, errors, seconds = serving.stop()
         assert code == 0, errors
-        assert seconds < 10
+        assert seconds < STOPS_WITHIN_S
     finally:
         drop_database(postgres, "serve_several")

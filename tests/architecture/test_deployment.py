@@ -143,6 +143,14 @@ def test_the_commands_exist_with_these_options(
     assert asked <= known, asked - known
 
 
+def test_containers_log_json_whether_or_not_they_have_a_terminal(compose: dict[str, Any]) -> None:
+    commands = [compose["services"][name]["command"] for name in ("api", "worker")]
+    commands += [json.loads(rest) for name in DOCKERFILES for word, rest in last_stage(name) if word == "CMD"]
+    assert len(commands) == 4
+    for command in commands:
+        assert command[command.index("--log") + 1] == "json"
+
+
 def test_the_migration_is_a_command(compose: dict[str, Any]) -> None:
     group, subcommand = compose["services"]["migrate"]["command"]
     assert group == "db"

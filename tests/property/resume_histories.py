@@ -20,6 +20,8 @@ LEVELS: Final = ("structure", "content", "loaded", "resumable")
 ORIGINS: Final = ("unproven", "unchanged", "proven")
 DEVICES: Final = ("cpu", "cuda:0 NVIDIA H200", "cuda:1 NVIDIA H200")
 KEEP_ALIVE_S: Final = 600
+RETRY_S: Final = 60
+REACH: Final = {"structure": 0, "content": 1, "load": 3}
 
 Row = dict[str, Any]
 
@@ -93,12 +95,16 @@ class History:
             "verdict_validation_id": row["id"],
             "validated_at": self.now,
         }
+        if verdict == "UNKNOWN":
+            self._ask_later(row)
         self._close(row)
 
     def outage(self) -> None:
         """End a validation without a verdict about the bytes: nothing in force changes."""
         row = self._pick(lambda row: row["validation_state"] is not None)
         if row is not None:
+            if row["verdict"] in ("VALID", "UNKNOWN"):
+                self._ask_later(row)
             self._close(row)
 
     def save_again(self) -> None:
@@ -173,11 +179,20 @@ class History:
             before_step=chance.choice([None, None, None, chance.choice(steps)]),
             max_age_s=chance.choice([None, None, None, 60.0, 5000.0]),
             require_newest=chance.random() < 0.2,
+            exclude=self._not_found_whole(),
         )
 
-    def candidates(self) -> list[Candidate]:
-        """Return all rows as values, in any order."""
-        found = [to_candidate(_Columns(row)) for row in self.rows.values()]  # type: ignore[arg-type]
+    def _not_found_whole(self) -> tuple[int, ...]:
+        """Return what some launcher was offered before, and did not take."""
+        if self.chance.random() < 0.7:
+            return ()
+        newest = sorted(self.rows.values(), key=_order)[-8:]
+        return tuple(sorted(row["id"] for row in newest if self.chance.random() < 0.4))
+
+    def candidates(self, asked: Asked) -> list[Candidate]:
+        """Return all rows as values, as they are for who asks, in any order."""
+        values = (to_candidate(_Columns(row)) for row in self.rows.values())  # type: ignore[arg-type]
+        found = [asked.as_seen(value) for value in values]
         self.chance.shuffle(found)
         return found
 
@@ -205,6 +220,8 @@ class History:
             "validation_state": None,
             "open_depth": None,
             "open_id": None,
+            "retry_at": None,
+            "retry_depth": None,
             **given,
         }
         self.rows[row_id] = row
@@ -222,7 +239,12 @@ class History:
     def _queue(self, row: Row) -> None:
         depth = self.chance.choices([Depth.LOAD, Depth.CONTENT, Depth.STRUCTURE], [6, 1, 1])[0]
         row |= {"validation_state": "queued", "open_depth": depth.value, "open_id": None}
+        row |= {"retry_at": None, "retry_depth": None}
         self.changed.add(row["id"])
+
+    def _ask_later(self, row: Row) -> None:
+        if self.chance.random() < 0.6:  # else time does not help, or it was asked often enough
+            row |= {"retry_at": self.now + timedelta(seconds=RETRY_S), "retry_depth": row["open_depth"]}
 
     @staticmethod
     def _close(row: Row) -> None:
@@ -289,10 +311,14 @@ class Expected:
             return bool(row["keep_alive_until"] > self._now)
         if not self._is_in_place(row):
             return False
-        if row["validation_state"] is None:
-            return row["verdict"] is None
-        reach = {"structure": 0, "content": 1, "load": 3}[row["open_depth"]]
-        return reach >= LEVELS.index(self._asked.min_assurance.value)
+        if row["validation_state"] is not None:
+            return REACH[row["open_depth"]] >= LEVELS.index(self._asked.min_assurance.value)
+        return row["verdict"] is None or self._is_asked_again(row)
+
+    def _is_asked_again(self, row: Row) -> bool:
+        if row["retry_at"] is None or row["lifecycle"] != "registered":
+            return False
+        return REACH[row["retry_depth"]] >= LEVELS.index(self._asked.min_assurance.value)
 
     def _age_s(self, row: Row) -> float:
         age: timedelta = self._now - row["validated_at"]
@@ -308,9 +334,9 @@ class Expected:
 
     def _is_asked_about(self, row: Row) -> bool:
         asked = self._asked
-        return (asked.step is None or row["step"] == asked.step) and (
-            asked.before_step is None or row["step"] < asked.before_step
-        )
+        is_step = asked.step is None or row["step"] == asked.step
+        is_earlier = asked.before_step is None or row["step"] < asked.before_step
+        return is_step and is_earlier and row["id"] not in asked.exclude
 
 
 def _order(row: Row) -> tuple[Any, ...]:

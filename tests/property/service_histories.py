@@ -61,7 +61,8 @@ class History(TrainingJobs, Workers, Operators):
         weights = tuple(weight * self.chance.choice((0, 1, 1, 1, 4)) for weight in weights)
         with asyncio.Runner() as runner:
             targets = InlineTargets(self.database, Revisions(self.database), clock=self.clock)  # type: ignore[arg-type]
-            first = self.chance.choice(((self.save, self.save), (self.save_apart, self.work) * 3))
+            alike = (self.save_alike, self.save, *(self.lose_alike, self.save_alike) * 2)
+            first = self.chance.choice(((self.save, self.save), alike, (self.save_apart, self.work) * 3))
             for number in range(steps):
                 action = first[number] if number < len(first) else self.chance.choices(names, weights)[0]
                 before = self._revisions()
@@ -74,6 +75,8 @@ class History(TrainingJobs, Workers, Operators):
     def _actions(self) -> list[tuple[Callable[[], None], int]]:
         return [
             (self.save, 8),
+            (self.save_alike, 6),
+            (self.lose_alike, 3),
             (self.announce, 4),
             (self.sign_of_life, 2),
             (self.next_part, 4),
@@ -95,8 +98,26 @@ class History(TrainingJobs, Workers, Operators):
             (self.start_fresh, 1),
             (self.pass_time, 5),
             (self.expire, 3),
+            (self.wait_for_retry, 3),
             (self.change_policy, 1),
         ]
+
+    def lose_alike(self) -> None:
+        """Take away what was saved last under a save id made from its bytes, in one of the ways there are."""
+        saves = [alike[-1] for alike in self.model.alike.values() if alike[-1]["gone"] is None]
+        if not saves:
+            return
+        save = self.chance.choice(saves)
+        mine = [one for one in self._saves() if one["run"] == save["run"] and one is not save]
+        before = [one for one in mine if one["is_complete"] and one["gone"] is None]
+        way = self.chance.choice(("delete", "overwrite", "go back", "go back"))
+        if way == "go back" and before:
+            self._resumed(self.chance.choice(before), f"start-{self.num_starts}")
+        elif way == "delete":
+            self._delete(save)
+        else:
+            number = len(self.requests)
+            self._register(save["run"], 100 + number, save["place"], save_id=f"save-{number}", parts=())
 
     async def _require_answers(self, targets: "InlineTargets") -> None:
         run, question = self.chance.choice(self.questions)
@@ -163,6 +184,7 @@ class History(TrainingJobs, Workers, Operators):
             before_step=chance.choice((None, None, None, 2, 4)),
             max_age_s=chance.choice((None, None, None, 60.0, 3000.0)),
             require_newest=chance.random() < 0.2,
+            exclude=chance.choice(((), (), (), (1, 2), (3,), (2, 5, 6))),
         )
         return chance.choice(RUNS[:1] * 3 + RUNS[1:]), question
 

@@ -4,7 +4,7 @@ A save stands where it was written until its bytes are `rewritten` or `deleted`.
 is not on the way to where its run is.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -15,6 +15,8 @@ ORIGINS: Final = ("unproven", "unchanged", "proven")
 REACH: Final = {"structure": 0, "content": 1, "load": 3}
 DEFAULT_KEEP_ALIVE_S: Final = 600.0
 MAX_FAILED_ATTEMPTS: Final = 3
+RETRY_FIRST_S: Final = 60.0
+MAX_RETRIES: Final = 2
 
 Save = dict[str, Any]
 Run = dict[str, Any]
@@ -22,10 +24,16 @@ Place = tuple[int, int]
 
 
 class ServiceModel:
-    """What the service knows of two runs that save into the same folders."""
+    """What the service knows of two runs that save into the same folders.
 
-    def __init__(self) -> None:
+    Args:
+        now: Tells the time.
+    """
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self.now = now
         self.saves: dict[int, Save] = {}
+        self.alike: dict[tuple[str, int], list[Save]] = {}
         self.runs: dict[str, Run] = {}
         self.given: dict[int, dict[str, Any]] = {}
 
@@ -38,33 +46,78 @@ class ServiceModel:
         unnamed = [save for save in mine if save["save_id"] is None and save["place"] == place]
         return next(iter(named + unnamed), None)
 
+    def told_of(self, run: str, step: int, created_at: datetime, place: str) -> Save | None:
+        """Return the save that a registration by content is about; None: one that nobody told of before.
+
+        The bytes are those of all other such saves of the step. One that was told of with this time is told
+        again. Else it is the last of them, unless that one lost its place and this one was made since.
+        """
+        alike = self.alike.get((run, step), [])
+        again = [save for save in alike if save["created_at"] == created_at]
+        if again or not alike:
+            return again[0] if again else None
+        last = alike[-1]
+        key = (run, step, None, place)
+        is_expected = any(
+            lifecycle(one) == "announced" and (one["run"], one["step"], one["save_id"], one["place"]) == key
+            for one in self.saves.values()
+        )
+        is_lost = last["gone"] is not None or last["is_rolled"]
+        return None if is_lost and (is_expected or created_at > last["gone_at"]) else last
+
     def put(self, row_id: int, /, **facts: Any) -> Save:  # noqa: ANN401 - facts of a save
         """Add a save, or tell more of it; whatever else stands at its place loses its bytes."""
         save = self.saves.setdefault(row_id, _new_save(row_id))
         save |= facts
-        save["gone"] = None
-        save["is_rolled"] = not self.leads(save, (self.runs[save["run"]]["branch"], None))
-        if save["is_rolled"]:
-            save["alive_until"] = None
+        run = self.runs[save["run"]]
+        save |= {"gone": None, "is_rolled": False}
+        self._roll(save, is_rolled=not self.leads(save, (run["branch"], None)))
         for other in self.saves.values():
             if other is not save and other["gone"] is None and overlap(other["place"], save["place"]):
                 self.lose(other, "rewritten")
+        if save["is_complete"] and save["branch"] == run["branch"] and not self._has_complete(save):
+            self.rewind(save["run"], (run["branch"], None))
         return save
+
+    def _has_complete(self, save: Save) -> bool:
+        """Say whether anything else was ever saved in the branch of a save."""
+        return any(
+            other["is_complete"] and (other["run"], other["branch"]) == (save["run"], save["branch"])
+            for other in self.saves.values()
+            if other is not save
+        )
 
     def lose(self, save: Save, why: str) -> None:
         """Take note that its bytes are gone: nobody wants it judged any more."""
+        if save["gone"] != why:
+            save["gone_at"] = self.now()
         save |= {"gone": why, "is_rolled": False, "alive_until": None, "validation": None}
 
-    def queue(self, save: Save, validation_id: int, depth: str) -> None:
-        """Ask for a verdict."""
+    def queue(self, save: Save, validation_id: int, depth: str, *, is_retry: bool = False) -> None:
+        """Ask for a verdict; the service itself asks again only so often in a row."""
         save["was_asked"] = True
+        save["retry"] = None
+        save["retries"] = save["retries"] + 1 if is_retry else 0
         save["validation"] = {"id": validation_id, "state": "queued", "depth": depth, "failed": 0}
 
     def judge(self, save: Save, verdict: ModelVerdict, **facts: Any) -> None:  # noqa: ANN401 - of the verdict
-        """Finish its validation."""
+        """Finish its validation; what time may change is asked for again."""
         self.given[verdict.validation_id] = facts
         save["history"].append(verdict)
         save["validation"] = None
+        current = in_force(save["history"])
+        is_in_doubt = verdict.verdict == "UNKNOWN" and current is not None and current.verdict != "INVALID"
+        if is_in_doubt and save["retries"] < MAX_RETRIES:
+            pause = timedelta(seconds=RETRY_FIRST_S * 2 ** save["retries"])
+            save["retry"] = {"at": facts["at"] + pause, "depth": verdict.depth}
+
+    def due(self, now: datetime) -> list[Save]:
+        """Return the saves whose verdict the service asks for again now."""
+        return [
+            save
+            for save in self.saves.values()
+            if save["retry"] is not None and save["retry"]["at"] <= now and lifecycle(save) == "registered"
+        ]
 
     def lift(self, save: Save) -> bool:
         """Let an operator lift damage; say whether he may: a second worker found the same bytes sound."""
@@ -119,14 +172,16 @@ class ServiceModel:
             run["from"] = None if save is None else save["id"]
         self.rewind(run_name, place)
 
-    def rewind(self, run_name: str, place: Place | None) -> None:
+    def rewind(self, run_name: str, place: tuple[int, int | None] | None) -> None:
         """Make exactly the saves live that lead to this place."""
         for save in self.saves.values():
-            if save["run"] != run_name or save["gone"] is not None:
-                continue
-            save["is_rolled"] = place is None or not self.leads(save, place)
-            if save["is_rolled"]:
-                save["alive_until"] = None
+            if save["run"] == run_name and save["gone"] is None:
+                self._roll(save, is_rolled=place is None or not self.leads(save, place))
+
+    def _roll(self, save: Save, *, is_rolled: bool) -> None:
+        if is_rolled and not save["is_rolled"]:
+            save |= {"gone_at": self.now(), "alive_until": None}
+        save["is_rolled"] = is_rolled
 
     # Restarts.
 
@@ -251,15 +306,16 @@ class ExpectedAnswer:
             yield "too_old"
 
     def _may_become_good(self, save: Save) -> bool:
-        if save["is_quarantined"] or save["is_suspect"]:
+        if save["is_quarantined"] or save["is_suspect"] or save["id"] in self._asked["exclude"]:
             return False
         if lifecycle(save) == "announced":
             return bool(save["alive_until"] > self._now)
         if not self._is_there(save):
             return False
-        if save["validation"] is None:
-            return in_force(save["history"]) is None
-        return REACH[save["validation"]["depth"]] >= LEVELS.index(self._asked["min_assurance"])
+        coming = save["validation"] or (save["retry"] if lifecycle(save) == "registered" else None)
+        if coming is not None:
+            return REACH[coming["depth"]] >= LEVELS.index(self._asked["min_assurance"])
+        return in_force(save["history"]) is None
 
     def _reason(self, save: Save) -> str:
         current = in_force(save["history"])
@@ -283,11 +339,12 @@ class ExpectedAnswer:
 
     def _is_there(self, save: Save) -> bool:
         """Say whether its bytes are complete and its own, and on the way or asked for by step."""
-        is_whole = save["is_complete"] and save["gone"] is None
+        is_whole = save["is_complete"] and save["gone"] is None and save["id"] not in self._asked["exclude"]
         return is_whole and (not save["is_rolled"] or self._asked["step"] is not None)
 
     def _is_told(self, save: Save) -> bool:
-        return lifecycle(save) in {"announced", "incomplete", "registered"} or self._is_there(save)
+        is_live = lifecycle(save) in {"announced", "incomplete", "registered"}
+        return (is_live and save["id"] not in self._asked["exclude"]) or self._is_there(save)
 
     def _is_asked_about(self, save: Save) -> bool:
         step, before = self._asked["step"], self._asked["before_step"]
@@ -326,8 +383,10 @@ def overlap(one: str, other: str) -> bool:
 def _new_save(save_id: int) -> Save:
     holds = {"is_pinned": False, "is_quarantined": False, "is_suspect": False}
     return {
-        "id": save_id, "gone": None, "is_rolled": False, "is_complete": False, "alive_until": None,
+        "id": save_id, "gone": None, "gone_at": None, "is_rolled": False, "is_complete": False,
+        "alive_until": None,
         "parts": {}, "expected": (), "history": [], "validation": None, "was_asked": False, **holds,
+        "retry": None, "retries": 0,
     }  # fmt: skip
 
 

@@ -48,6 +48,7 @@ class Operators(Stage):
         if there is None:
             self.model.queue(save, row.id, depth.value)
         elif there["state"] == "queued":
+            save["retries"] = 0
             there["depth"] = max(there["depth"], depth.value, key=["structure", "content", "load"].index)
 
     def hold(self) -> None:
@@ -101,8 +102,10 @@ class Operators(Stage):
     def delete(self) -> None:
         """Tell that the bytes of a save are gone."""
         save = self._any_save()
-        if save is None:
-            return
+        if save is not None:
+            self._delete(save)
+
+    def _delete(self, save: Save) -> None:
         done = self._call(
             lambda: mark_deleted(
                 self.services, project_id=1, checkpoint_id=save["id"], reason="x", actor=SERVICE

@@ -21,6 +21,8 @@ from ckptguard_api.settings import Settings
 from tests.property.leasing_simulation import Fault
 from tests.property.service_model import (
     MAX_FAILED_ATTEMPTS,
+    MAX_RETRIES,
+    RETRY_FIRST_S,
     ExpectedAnswer,
     Save,
     ServiceModel,
@@ -38,7 +40,12 @@ WORKERS: Final = ("w1", "w2")
 LEASE_S: Final = 60.0
 STEPS: Final = 14
 PRICE: Final = {"gpus": 8, "usd_per_gpu_hour": 3.0}
-SETTINGS: Final = Settings(lease_s=LEASE_S, max_counted_attempts=MAX_FAILED_ATTEMPTS)
+SETTINGS: Final = Settings(
+    lease_s=LEASE_S,
+    max_counted_attempts=MAX_FAILED_ATTEMPTS,
+    retry_first_s=RETRY_FIRST_S,
+    max_retries=MAX_RETRIES,
+)
 PARTS: Final = ("model", "optimizer")
 
 
@@ -58,7 +65,7 @@ class Stage:
         self.database = database
         self.services = Services(database=database, settings=SETTINGS, tracing=None)
         self.raw: Any = database.engine.raw_connection().driver_connection
-        self.model = ServiceModel()
+        self.model = ServiceModel(clock.now)
         self.requests: list[tuple[Any, int]] = []
         self.leases: dict[int, dict[str, Any]] = {}
         self.num_starts = 0

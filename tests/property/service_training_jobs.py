@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
-from ckptguard.model.manifest import Origin
+from ckptguard.model.manifest import Origin, default_save_id, identity
 from ckptguard_api.domain.actor import SERVICE
 from ckptguard_api.domain.locations import AskedLocation
 from ckptguard_api.domain.registration import Announcement, Described, Registration
@@ -18,6 +18,8 @@ from tests.property.service_model import (
     new_run,
 )
 from tests.property.service_stage import CONTENTS, PARTS, PLACES, PLACES_APART, RUNS, Stage, manifest_from
+
+BY_CONTENT: Final = default_save_id(identity(manifest_from(Origin.READ_BACK)))
 
 
 class TrainingJobs(Stage):
@@ -39,6 +41,50 @@ class TrainingJobs(Stage):
         number = len(self.requests)
         place = PLACES_APART[number % len(PLACES_APART)]
         self._register(RUNS[0], number, place, save_id=f"save-{number}", parts=())
+
+    def save_alike(self) -> None:
+        """Register bytes that are the same whenever the step is done, under a save id made from them."""
+        alike = [saves[-1] for saves in self.model.alike.values()]
+        run, place = self.chance.choice(RUNS[:1] * 3 + RUNS[1:]), self.chance.choice(PLACES)
+        step = self._step_of(run)
+        if alike and self.chance.random() < 0.8:
+            last = self.chance.choice(alike)
+            run, step = last["run"], last["step"]
+            place = last["place"] if self.chance.random() < 0.8 else place
+        self.clock.advance(self.chance.choice((0, 0, 1, 45)))
+        created_at = self.clock.now() - timedelta(seconds=self.chance.choice((0, 0, 0.25, 30)))
+        made = manifest_from(Origin.READ_BACK)
+        facts: dict[str, Any] = {"run": run, "step": step, "save_id": BY_CONTENT, "created_at": created_at}
+        request = Registration(
+            run=run,
+            step=step,
+            location=_at(place),
+            manifest=replace(made, **facts),
+            depth=self._depth(),
+            is_validated=self.chance.random() < 0.9,
+        )
+        self._register_alike(request, self.model.told_of(run, step, created_at, place), place)
+
+    def _register_alike(self, request: Registration, known: Save | None, place: str) -> None:
+        done = self._call(
+            lambda: register(self.services, request, project_id=1, actor=SERVICE),
+            is_refused=known is not None and known["place"] != place,
+        )
+        if done is None:
+            return
+        self._tell(f"alike {done.checkpoint.id}: {request.run} step {request.step} at {place}")
+        assert done.is_new == (known is None)
+        assert request.manifest is not None
+        if known is not None:
+            assert done.checkpoint.id == known["id"]
+            self._note_asked(known, request)
+            return
+        alike = self.model.alike.setdefault((request.run, request.step), [])
+        if alike:
+            alike[-1]["save_id"] = f"before {done.checkpoint.id}"
+        created_at = request.manifest.created_at
+        self._note_saved(request, done.checkpoint.id, created_at=created_at, kind="read_back", part="")
+        alike.append(self.model.saves[done.checkpoint.id])
 
     def next_part(self) -> None:
         """Register another part of a save; sometimes one whose bytes are gone."""
@@ -191,15 +237,21 @@ class TrainingJobs(Stage):
         if done is None:
             return
         assert (done.checkpoint.id, done.is_new) == (row_id, False)
-        is_wanted = save["is_complete"] and save["gone"] is None
-        if is_wanted and request.is_validated and not save["was_asked"]:
-            self.model.queue(save, self._open_id(row_id), request.depth.value)
-        else:
+        if not self._note_asked(save, request):
             assert self._shown() == before, "the same again changed something"
+
+    def _note_asked(self, save: Save, request: Registration) -> bool:
+        """Take note of a verdict that is asked for by what was told before, if none ever was."""
+        is_wanted = save["is_complete"] and save["gone"] is None and request.is_validated
+        if not is_wanted or save["was_asked"]:
+            return False
+        self.model.queue(save, self._open_id(save["id"]), request.depth.value)
+        return True
 
     def tell_more(self) -> None:
         """Send the writer's manifest of a save that was registered without it."""
-        poor = [one for one in self._saves() if one["parts"] == {"": False}]
+        alike = [one["id"] for saves in self.model.alike.values() for one in saves]
+        poor = [one for one in self._saves() if one["parts"] == {"": False} and one["id"] not in alike]
         if not poor:
             return
         save = self.chance.choice(poor)

@@ -18,6 +18,7 @@ from ckptguard_api.leasing.lease import LeaseKey
 from ckptguard_api.leasing.release import release
 from ckptguard_api.leasing.verdict import give_verdict
 from ckptguard_api.use_cases.announce import mark_incomplete
+from ckptguard_api.use_cases.retries import queue_retries
 from tests.leased_service import files_of, invalid, unknown, valid
 from tests.property.leasing_model import ModelVerdict, in_force
 from tests.property.service_model import (
@@ -111,14 +112,36 @@ class Workers(Stage):
             with self.database.write() as tx:
                 end_expired(tx, SETTINGS, limit=100)
                 mark_incomplete(tx, limit=100)
+                cursor = 0
+                while (done := queue_retries(tx, cursor)).is_more:
+                    cursor = done.cursor
 
         self._call(rounds, on_done=self._note_rounds)
+
+    def wait_for_retry(self) -> None:
+        """Time passes until the service asks for something again."""
+        waiting = [save["retry"]["at"] for save in self._saves() if save["retry"] is not None]
+        if waiting:
+            self.clock.advance(max(0.0, (min(waiting) - self.clock.now()).total_seconds()))
+            self.expire()
 
     def _note_rounds(self) -> None:
         self._end_overdue()
         for save in self._saves():
             if lifecycle(save) == "announced" and save["alive_until"] <= self.clock.now():
                 save["alive_until"] = None
+        self._note_retries()
+
+    def _note_retries(self) -> None:
+        query = "SELECT checkpoint_id, id, depth FROM validations WHERE state = 'queued' AND reason = 'retry'"
+        queued = {row[0]: row[1:] for row in self.raw.execute(query).fetchall()}
+        for save in self.model.due(self.clock.now()):
+            validation_id, depth = queued[save["id"]]
+            assert depth == save["retry"]["depth"], "as deep as it was asked for last"
+            self.model.queue(save, validation_id, depth, is_retry=True)
+            self._tell(f"{save['id']} is asked for again")
+        known = {save["id"] for save in self._saves() if save["validation"] is not None}
+        assert queued.keys() <= known, "asked for again what is not due"
 
     def _end_overdue(self) -> None:
         for lease_id, lease in list(self.leases.items()):

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import pytest
 from sqlalchemy import Row, func, select, text
 from sqlalchemy.sql import Executable
 
@@ -26,7 +27,8 @@ from ckptguard_api.tables import attempts, checkpoints, leases, validations, ver
 from tests.databases import fresh_database
 from tests.leased_service import LeasedService, invalid, key_of, valid
 
-SEEDS: Final = 20
+SEEDS: Final = 5
+MORE_SEEDS: Final = 20
 _WORKERS: Final = 4
 _SAVES: Final = 6
 
@@ -107,11 +109,14 @@ class _Bustle:
             return list(tx.execute(statement).all())
 
 
+@pytest.mark.parametrize(
+    "seeds", [range(SEEDS), pytest.param(range(SEEDS, MORE_SEEDS), marks=pytest.mark.slow, id="more")]
+)
 def test_nobody_gets_the_same_validation_and_nobody_waits_for_each_other_for_ever(
-    postgres: str, tmp_path: Path
+    postgres: str, tmp_path: Path, seeds: range
 ) -> None:
     with fresh_database("postgresql", folder=tmp_path, postgres=postgres) as database:
-        for seed in range(SEEDS):
+        for seed in seeds:
             bustle = _Bustle(database, seed)
             with ThreadPoolExecutor(_WORKERS + 2) as pool:
                 tasks = [pool.submit(bustle.work, number) for number in range(_WORKERS)]

@@ -1,6 +1,7 @@
 """Whatever training jobs register, announce, repeat and forget: places have one save, keys one content."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -9,15 +10,18 @@ from sqlalchemy import select
 
 from ckptguard.errors import ConflictError
 from ckptguard.testing.fakes import FakeClock
+from ckptguard_api.domain.actor import SERVICE
 from ckptguard_api.domain.locations import ancestors_of
 from ckptguard_api.tables import checkpoints, parts, validations
 from ckptguard_api.use_cases.announce import mark_incomplete
+from ckptguard_api.use_cases.deletions import mark_deleted
 from tests.databases import fresh_database
 from tests.registrations import Trainer, saved
 
 NUM_SEEDS: Final = 15
 NUM_ACTIONS: Final = 60
 PLACES: Final = ("a", "a/b", "a/b/c", "a/bc", "d", "d/e", "d_e", "d%")
+ALIKE: Final = "c-of-the-same-bytes"
 LIVE: Final = ("announced", "registered", "incomplete")
 
 
@@ -29,7 +33,9 @@ class _Jobs:
         self.actions: list[str] = []
 
     def act(self) -> None:
-        action = self.chance.choice([self.save, self.save, self.part, self.expect, self.wait])
+        action = self.chance.choice(
+            [self.save, self.save, self.save_alike, self.part, self.expect, self.wait, self.delete]
+        )
         try:
             action()
         except ConflictError:
@@ -39,6 +45,30 @@ class _Jobs:
         run, step, place, save = self._key()
         self.actions.append(f"save {run} {step} {place} {save}")
         self.trainer.register(step, place, run=run, save=save, content=self.chance.choice([b"x", b"y"]))
+
+    def save_alike(self) -> None:
+        """Save bytes whose save id is made from them; told twice, they are one checkpoint."""
+        run, step, place, _ = self._key()
+        self.actions.append(f"save alike {run} {step} {place}")
+        made = replace(saved(run, step, save=ALIKE), created_at=self.clock.now())
+        first = self.trainer.register(step, place, run=run, manifest=made)
+        again = self.trainer.register(step, place, run=run, manifest=made)
+        assert (again.checkpoint.id, again.is_new, again.superseded) == (first.checkpoint.id, False, ())
+
+    def delete(self) -> None:
+        """Tell that bytes are gone."""
+        rows = self.trainer.rows(checkpoints)
+        if not rows:
+            return
+        row = self.chance.choice(rows)
+        self.actions.append(f"delete {row.id}")
+        mark_deleted(
+            self.trainer.services,
+            project_id=self.trainer.project_id,
+            checkpoint_id=row.id,
+            reason="x",
+            actor=SERVICE,
+        )
 
     def part(self) -> None:
         run, step, place, save = self._key()
@@ -81,6 +111,7 @@ def _require_laws(trainer: Trainer) -> None:
         assert (row.validation_state is not None) == (row.id in judged)
         assert (row.keep_alive_until is not None) == (row.lifecycle == "announced")
         assert (row.superseded_by is not None) == (row.lifecycle == "superseded")
+        assert (row.gone_at is not None) == (row.lifecycle not in LIVE), "since when it is gone is known"
         has_all = bool(row.expected_parts) and {(row.id, name) for name in row.expected_parts} <= there
         assert (row.registered_at is not None) == has_all, "complete exactly with all parts"
 

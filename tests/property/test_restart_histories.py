@@ -6,7 +6,9 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ckptguard.model.verdict import Verdict
 from tests.databases import fresh_database
+from tests.service_rows import add_verdict
 from tests.started_run import LOADING, PROGRESSED, RESUMED, Training
 
 MOVES = st.lists(
@@ -25,14 +27,22 @@ class Model:
     def __init__(self) -> None:
         self.before: dict[int, int | None] = {}
         self.last: int | None = None
+        self.start: int | None = None
+        self.has_saved = True
         self.failures: dict[int, list[set[str]]] = {}
         self.suspects: set[int] = set()
         self.is_failing = False
 
     def save(self, checkpoint_id: int) -> None:
-        """Go on from the last save."""
-        self.before[checkpoint_id] = self.last
+        """Go on from the last save, or from where the job started: wherever the service thought it was."""
+        self.before[checkpoint_id] = self.last if self.has_saved else self.start
         self.last = checkpoint_id
+        self.has_saved = True
+
+    def begin(self, checkpoint_id: int | None) -> None:
+        """Start a job."""
+        self.last = self.start = checkpoint_id
+        self.has_saved = False
 
     def way(self) -> list[int]:
         """Return the saves that led to the last."""
@@ -83,19 +93,26 @@ def test_live_and_suspect_are_as_a_plain_model_says(moves: list[tuple[str, int, 
 def _play(training: Training, model: Model, saves: list[int], *, move: str, pick: int, nodes: str) -> None:
     if move == "save":
         last = None if model.last is None else training.row(model.last).step
-        saves.append(training.save(0 if last is None else last + 1))
+        saves.append(_save(training, 0 if last is None else last + 1, folder=str(len(saves))))
         model.save(saves[-1])
     elif move == "fresh" or not saves:
         training.tell(RESUMED, is_fresh_despite=True, repeated_run="run-7")
-        model.last = None
+        model.begin(None)
         model.settle()
     else:
         _start(training, model, saves[pick % len(saves)], move=move, nodes=nodes)
 
 
+def _save(training: Training, step: int, *, folder: str) -> int:
+    checkpoint_id = training.register(step, folder, is_validated=False)
+    with training.database.write() as tx:
+        add_verdict(tx, checkpoint_id, Verdict.VALID)
+    return checkpoint_id
+
+
 def _start(training: Training, model: Model, checkpoint_id: int, *, move: str, nodes: str) -> None:
     training.tell(RESUMED, checkpoint_id)
-    model.last = checkpoint_id
+    model.begin(checkpoint_id)
     if move == "fail":
         training.tell(LOADING, checkpoint_id, nodes=tuple(nodes.split()))
         order = sorted(model.before, key=lambda one: (training.row(one).branch, training.row(one).step, one))

@@ -28,7 +28,7 @@ from tests.property.resume_histories import START, Expected, History, Row
 
 SEED: Final = os.environ.get("CKPTGUARD_SEED")
 QUESTIONS: Final = 3
-_NOT_STORED: Final = {"open_depth", "open_id"}
+_NOT_STORED: Final = {"open_depth", "open_id", "retry_depth"}
 
 
 def seeds(count: int) -> Iterator[int]:
@@ -48,7 +48,7 @@ def hold_choice(seed: int) -> None:
     for _ in range(QUESTIONS):
         asked = history.ask()
         expected = Expected(history, asked)
-        choice = choose(history.candidates(), asked, now=history.now)
+        choice = choose(history.candidates(asked), asked, now=history.now)
         target_id = None if choice.target is None else choice.target.id
         assert target_id is None or expected.is_good(history.rows[target_id]), again(seed)
         assert target_id == expected.target_id, again(seed)
@@ -72,7 +72,8 @@ def test_every_reason_and_state_occurs_in_the_histories() -> None:
     for seed in range(600):
         history = History(seed)
         history.go_on(30)
-        choice = choose(history.candidates(), history.ask(), now=history.now)
+        asked = history.ask()
+        choice = choose(history.candidates(asked), asked, now=history.now)
         states.add(choice.state.value)
         reasons |= {passed.reason.value for passed in choice.passed_over}
     assert states == {"valid", "valid_below", "pending", "none_valid"}
@@ -89,8 +90,9 @@ def test_sql_chooses_as_the_whole_history_does(database: Database) -> None:
                 run = find_run(tx, 1, f"run-{seed}")
                 assert run is not None
                 narrowed = narrow(tx, run, asked, max_passed_over=3)
-            part = choose([to_candidate(row) for row in narrowed.rows], asked, now=history.now)
-            whole = choose(history.candidates(), asked, now=history.now)
+            seen = [asked.as_seen(to_candidate(row)) for row in narrowed.rows]
+            part = choose(seen, asked, now=history.now)
+            whole = choose(history.candidates(asked), asked, now=history.now)
             message = f"{again(seed)} {asked}"
             assert (part.state, part.target, part.below) == (whole.state, whole.target, whole.below), message
             assert part.passed_over[:3] == whole.passed_over[:3], message
@@ -99,8 +101,8 @@ def test_sql_chooses_as_the_whole_history_does(database: Database) -> None:
 
 
 def _newer(history: History, asked: Asked) -> int:
-    newest = choose(history.candidates(), replace(asked, require_newest=False), now=history.now).target
-    scope = [one for one in history.candidates() if asked.is_about(one.step)]
+    newest = choose(history.candidates(asked), replace(asked, require_newest=False), now=history.now).target
+    scope = [one for one in history.candidates(asked) if asked.is_about(one.step)]
     return sum(newest is None or one.order > newest.order for one in scope)
 
 
@@ -118,6 +120,7 @@ async def _hold_cache(database: Database, seed: int) -> None:
     revisions = RevisionReader(database)
     targets = ResumeTargets(database, revisions, clock=clock)
     questions = [Question(), Question(max_age_s=60.0), Question(step=3), Question(require_newest=True)]
+    questions.append(Question(exclude=(1, 2, 5)))
     for _ in range(40):
         history.go_on(1)
         clock.advance((history.now - clock.now()).total_seconds())
@@ -151,9 +154,7 @@ def _stored(database: Database, count: int) -> Iterator[tuple[int, History]]:
             new = [_values(row) | _place(run_id, row) for row in history.rows.values()]
             if new:
                 tx.execute(insert(checkpoints), new)
-            opened = [
-                _open_validation(run_id, row) for row in history.rows.values() if row["validation_state"]
-            ]
+            opened = [_validation(run_id, row) for row in history.rows.values() if _has_validation(row)]
             if opened:
                 tx.execute(insert(validations), opened)
             yield seed, history
@@ -182,8 +183,8 @@ def _store_changes(tx: Transaction, run_id: int, history: History) -> None:
             tx.execute(insert(checkpoints).values(_values(row) | _place(run_id, row)))
         is_this = (validations.c.checkpoint_id == row_id) & validations.c.state.in_(["queued", "running"])
         tx.execute(update(validations).where(is_this).values(state="cancelled"))
-        if row["validation_state"] is not None:
-            tx.execute(insert(validations).values(_open_validation(run_id, row)))
+        if _has_validation(row):
+            tx.execute(insert(validations).values(_validation(run_id, row)))
     history.changed.clear()
 
 
@@ -197,8 +198,15 @@ def _place(run_id: int, row: Row) -> Row:
     return {"project_id": 1, "run_id": run_id, "expected_parts": [""], **location}
 
 
-def _open_validation(run_id: int, row: Row) -> Row:
+def _has_validation(row: Row) -> bool:
+    return row["validation_state"] is not None or row["retry_at"] is not None
+
+
+def _validation(run_id: int, row: Row) -> Row:
+    """Return the one that is open, or the one after which the service asks again."""
+    is_open = row["validation_state"] is not None
     values = {"project_id": 1, "run_id": run_id, "checkpoint_id": row["id"], "store_id": 1, "branch": 0}
-    values |= {"step": row["step"], "reason": "registered", "depth": row["open_depth"], "requested_by": "t"}
-    values |= {"requested_at": START, "state": row["validation_state"], "tier": 1}
+    values |= {"step": row["step"], "reason": "registered", "requested_by": "t", "tier": 1}
+    values |= {"requested_at": START, "state": row["validation_state"] or "finished"}
+    values |= {"depth": row["open_depth"] if is_open else row["retry_depth"]}
     return values | {"attempts": 0, "counted_attempts": 0}

@@ -154,12 +154,12 @@ def test_no_header_of_a_request_breaks_an_answer(door: ServedApp, header: bytes,
 @pytest.mark.parametrize("path", ["/v1/checkpoints", "/v1/events", "/v1/runs", "/v1/workers", "/v1/stores"])
 def test_no_filter_is_a_pattern_and_none_is_slow(door: ServedApp, path: str) -> None:
     client = door.client()
-    started = time.monotonic()
+    started = time.process_time()  # of client and server: both are in this process
     for evil in ("%", "_", "*", "a" * 20_000, "(a+)+$" * 1000, "' OR 1=1 --", "\\", "0" * 20_000):
         for name in ("run", "cursor", "kind", "step", "limit", "newer_than", "state", "checkpoint"):
             answer = client.get(path, params={name: evil})
             assert answer.status_code < 500, (name, evil[:20], answer.text)
-    assert time.monotonic() - started < 15
+    assert time.process_time() - started < 15
 
 
 def test_a_wildcard_is_a_name_like_any_other(served: ServedApp) -> None:

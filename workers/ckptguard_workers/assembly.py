@@ -5,8 +5,12 @@ import random
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
+
+import structlog
 
 from ckptguard.canary.parent import die_with_parent
+from ckptguard.cli.log_lines import STARTED
 from ckptguard.client.address import Address
 from ckptguard.clock import Clock, SystemClock
 from ckptguard_workers.capabilities import capabilities_of
@@ -17,8 +21,11 @@ from ckptguard_workers.loop import POLL_S, LeaseLoop, Worker
 from ckptguard_workers.machine_stores import MachineStore
 from ckptguard_workers.ranks import Rank, RankTalk
 from ckptguard_workers.service_calls import ServiceCalls
+from ckptguard_workers.showing import Showing, showing_nobody
 from ckptguard_workers.validation import Machine
 from ckptguard_workers.warm_canary import WarmCanary
+
+_LOG: Final = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +42,7 @@ class WorkerSettings:
         memory_bytes: Address space of the validation child; None: not bounded.
         drain_s: Seconds for the validation at hand once a stop is asked for.
         poll_s: How long one call waits for work.
+        showing: Shows a person how each validation fares.
     """
 
     address: Address
@@ -46,6 +54,7 @@ class WorkerSettings:
     memory_bytes: int | None = None
     drain_s: float = DRAIN_S
     poll_s: float = POLL_S
+    showing: Showing = showing_nobody
 
 
 def run_worker(settings: WorkerSettings) -> None:
@@ -93,11 +102,13 @@ def _lead(settings: WorkerSettings, rank: Rank, drain: Drain, clock: Clock) -> N
         ),
         machine=machine,
         canary_of=group.of if group is not None else lambda _: canary,
+        showing=settings.showing,
     )
     chance = random.Random()  # noqa: S311 - jitter of waits, no secret
     loop = LeaseLoop(worker, calls, drain=drain, clock=clock, chance=chance, poll_s=settings.poll_s)
     try:
         canary.warm()
+        _LOG.info(STARTED, worker=worker.name, service=settings.address.url, stores=sorted(settings.stores))
         loop.run()
     finally:
         canary.close()

@@ -10,12 +10,16 @@ from typing import Annotated, Any, Final, NoReturn
 import structlog
 import typer
 
+from ckptguard.cli.log_lines import LogOption, form_for
+from ckptguard.cli.standard_input import UntilStdinEnds, stop_when_input_ends
 from ckptguard.client.address import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE, find_service
+from ckptguard.clock import SystemClock
 from ckptguard.errors import CkptGuardError, ConfigError
 from ckptguard_workers.assembly import WorkerSettings, run_worker
 from ckptguard_workers.drain import DRAIN_S
 from ckptguard_workers.environment import s3_options
 from ckptguard_workers.machine_stores import MachineStore, parse_stores
+from ckptguard_workers.showing import log_to_stderr
 
 STORES_VARIABLE: Final = "CKPTGUARD_STORES"
 _MAX_OPTIONS_BYTES: Final = 1 << 20
@@ -82,11 +86,15 @@ def worker(  # noqa: PLR0913 - one parameter for each option
     window: Window = None,
     memory: Memory = None,
     drain_s: DrainS = DRAIN_S,
+    log: LogOption = None,
+    until_stdin_ends: UntilStdinEnds = False,
 ) -> int:
     """Run `worker` and return its exit code."""
     if token is not None:
         start_again_without(token)
-    log_to_stderr()
+    showing = log_to_stderr(form_for(log, sys.stderr), clock=SystemClock())
+    if until_stdin_ends:
+        stop_when_input_ends()
     environment = dict(os.environ)
     if url is not None:
         environment[URL_VARIABLE] = url
@@ -101,6 +109,7 @@ def worker(  # noqa: PLR0913 - one parameter for each option
         window_bytes=window * _MIB if window is not None else None,
         memory_bytes=memory * _MIB if memory is not None else None,
         drain_s=drain_s,
+        showing=showing,
     )
     for warning in settings.address.warnings:
         structlog.get_logger().warning(warning)
@@ -124,19 +133,6 @@ def words_without_token(words: Sequence[str]) -> list[str]:
         elif not word.startswith("--token="):
             kept.append(word)
     return kept
-
-
-def log_to_stderr() -> None:
-    """Write logs as JSON lines to standard error: CR, LF and ESC in a name cannot forge a line."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
 
 
 def _stores(

@@ -51,6 +51,7 @@ class LeaseKeeper:
         self._is_done = threading.Event()
         self.is_lost = False
         self.is_unwanted = False
+        self._is_handed_in = False
 
     @property
     def is_wanted(self) -> bool:
@@ -68,6 +69,10 @@ class LeaseKeeper:
             self._is_done.set()
             self._has_news.set()
             thread.join()
+
+    def expect_end(self) -> None:
+        """Know that the verdict is on its way: it ends the lease, and no result of a file is of use to it."""
+        self._is_handed_in = True
 
     def report(self, progress: Progress) -> None:
         """Take the newest progress; the next heartbeat tells it."""
@@ -97,7 +102,8 @@ class LeaseKeeper:
             except ServiceUnavailableError:
                 wait_s = self._backoff.next_s()
             except LeaseLostError as error:
-                _LOG.warning("lease lost", lease=self._lease.id, why=str(error))
+                if not self._is_handed_in:
+                    _LOG.warning("lease lost", lease=self._lease.id, why=str(error))
                 self.is_lost = True
             except ServiceError as error:
                 _LOG.error("the service refuses a heartbeat", lease=self._lease.id, why=str(error))
@@ -112,7 +118,7 @@ class LeaseKeeper:
         return gathering_s
 
     def _tell_files(self) -> None:
-        while batch := self._batch():
+        while not self._is_handed_in and (batch := self._batch()):
             try:
                 self._calls.store_files(self._lease, [value for _, value in batch])
             except (ServiceUnavailableError, LeaseLostError):

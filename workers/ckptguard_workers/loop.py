@@ -7,22 +7,27 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
+from ckptguard.cli.log_lines import ANSWERS_AGAIN, VERDICT
 from ckptguard.clock import Clock
 from ckptguard.errors import LeaseLostError, ServiceError, ServiceUnavailableError
+from ckptguard.model.finding import Severity
 from ckptguard.model.report import Report
 from ckptguard.model.service import AttemptEnding
+from ckptguard.model.verdict import Verdict
 from ckptguard.operations.isolated import CanaryServer, IsolatedOutcome
 from ckptguard_workers.backoff import Backoff
 from ckptguard_workers.drain import Drain
 from ckptguard_workers.lease import Lease
 from ckptguard_workers.lease_keeper import LeaseKeeper
 from ckptguard_workers.service_calls import ServiceCalls
+from ckptguard_workers.showing import Showing, showing_nobody
 from ckptguard_workers.validation import Machine, job_of, validate_lease
 
 POLL_S: Final = 5.0
 """A lease call waits so long for work: a stop that is asked meanwhile waits as long."""
 LAST_CALL_TIMEOUT_S: Final = 5.0
 MAX_REASON_CHARS: Final = 4000
+_DECIDING: Final = {Verdict.INVALID: Severity.ERROR, Verdict.UNKNOWN: Severity.UNKNOWN}
 _LOG: Final = structlog.get_logger()
 _Answer = TypeVar("_Answer")
 
@@ -36,12 +41,14 @@ class Worker:
         capabilities: As docs/service.md says.
         machine: Stores and devices here.
         canary_of: Returns who runs the loads of a lease.
+        showing: Shows a person how the checkpoint of this label fares.
     """
 
     name: str
     capabilities: Mapping[str, Any]
     machine: Machine
     canary_of: Callable[[Lease], CanaryServer]
+    showing: Showing = showing_nobody
 
 
 class LeaseLoop:
@@ -100,7 +107,7 @@ class LeaseLoop:
         if trouble and not self._trouble:
             _LOG.warning("the service gives no work; trying again", why=trouble)
         elif self._trouble and not trouble:
-            _LOG.info("the service answers again")
+            _LOG.info(ANSWERS_AGAIN)
         self._trouble = trouble
 
     def _work(self, lease: Lease) -> None:
@@ -129,11 +136,12 @@ class LeaseLoop:
             if not keeper.is_wanted:
                 return IsolatedOutcome(reason=str(error), is_unwanted=True)
             return IsolatedOutcome(reason=f"what the validation needs was not to be had: {error}")
-        return validate_lease(
-            lease, job, canary=self._worker.canary_of(lease), keeper=keeper, clock=self._clock
-        )
+        canary = self._worker.canary_of(lease)
+        with self._worker.showing(lease.label) as show:
+            return validate_lease(lease, job, canary=canary, keeper=keeper, clock=self._clock, show=show)
 
     def _hand_in(self, lease: Lease, report: Report, keeper: LeaseKeeper) -> None:
+        keeper.expect_end()
         try:
             self._insist(lambda: self._calls.verdict(lease, report), keeper)
         except LeaseLostError:
@@ -146,8 +154,7 @@ class LeaseLoop:
             _LOG.exception("the service refuses the verdict", lease=lease.id)
             self._release(lease, AttemptEnding.FAILED, f"the service refused the report: {error}")
             return
-        judgement = report.judgement
-        _LOG.info("verdict", lease=lease.id, verdict=judgement.verdict.value, assurance=judgement.assurance)
+        _LOG.info(VERDICT, lease=lease.id, checkpoint=lease.label, **_told_of(report))
 
     def _give_back(self, lease: Lease, outcome: IsolatedOutcome, keeper: LeaseKeeper) -> None:
         ending = AttemptEnding.DRAINED if outcome.is_unwanted else AttemptEnding.FAILED
@@ -181,3 +188,17 @@ class LeaseLoop:
                 if not keeper.is_wanted:
                     raise
                 self._drain.wait(backoff.next_s())
+
+
+def _told_of(report: Report) -> dict[str, Any]:
+    judgement = report.judgement
+    decides = _DECIDING.get(judgement.verdict)
+    codes = (finding.code.value for finding in report.findings if finding.severity is decides)
+    return {
+        "verdict": judgement.verdict.value,
+        "basis": judgement.basis,
+        "assurance": judgement.assurance,
+        "code": next(codes, None),
+        "bytes_read": report.bytes_read,
+        "seconds": round(report.seconds, 3),
+    }

@@ -9,6 +9,7 @@ from ckptguard.errors import ServiceError
 from ckptguard.model.service import EVERY_STORE
 from ckptguard.operations.isolated import CanaryServer, IsolatedOutcome, Watch, validate_isolated
 from ckptguard.operations.validation_job import ValidationJob
+from ckptguard.scan.progress import Progress, ProgressListener
 from ckptguard_workers.lease import Lease
 from ckptguard_workers.lease_keeper import LeaseKeeper
 from ckptguard_workers.machine_stores import MachineStore
@@ -79,14 +80,25 @@ def job_of(lease: Lease, machine: Machine, calls: ServiceCalls) -> ValidationJob
 
 
 def validate_lease(
-    lease: Lease, job: ValidationJob, *, canary: CanaryServer, keeper: LeaseKeeper, clock: Clock
+    lease: Lease,
+    job: ValidationJob,
+    *,
+    canary: CanaryServer,
+    keeper: LeaseKeeper,
+    clock: Clock,
+    show: ProgressListener,
 ) -> IsolatedOutcome:
-    """Validate what a lease is about, for as long as anybody wants it."""
+    """Validate what a lease is about, for as long as anybody wants it; `show` is told how it fares."""
+
+    def tell(progress: Progress) -> None:
+        keeper.report(progress)
+        show(progress)
+
     left_s = (lease.deadline_at - clock.now()).total_seconds()
     watch = Watch(
         deadline_s=max(left_s, _LEAST_S),
         clock=clock,
-        progress=keeper.report,
+        progress=tell,
         on_file=keeper.report_file,
         is_wanted=lambda: keeper.is_wanted,
     )

@@ -45,6 +45,7 @@ def _asked(asked: Asked) -> dict[str, Any]:
         "before_step": asked.before_step,
         "max_age_s": asked.max_age_s,
         "require_newest": asked.require_newest,
+        "exclude": asked.exclude,
     }
 
 
@@ -79,6 +80,7 @@ def _passed_over(answer: ResumeAnswer, passed: PassedOver) -> dict[str, Any]:
         "holds": _holds(row),
         "reason": passed.reason,
         "detail": _detail(answer, passed, row),
+        "retry_at": _time(passed.candidate.next_try_at),
         "validation": _validation(answer, row),
     }
 
@@ -103,6 +105,9 @@ def _detail(answer: ResumeAnswer, passed: PassedOver, row: Row[Any]) -> str:
             return f"loaded on {row.device}, and {asked.device} is asked for"
         case Reason.TOO_OLD:
             return f"validated at {_time(row.validated_at)}"
+        case Reason.UNKNOWN if passed.candidate.next_try_at is not None:
+            found = answer.details.get(row.verdict_validation_id, "")
+            return f"{found}; tried again by itself at {passed.candidate.next_try_at:%Y-%m-%dT%H:%M:%SZ}"
         case _:
             return answer.details.get(row.verdict_validation_id, "")
 

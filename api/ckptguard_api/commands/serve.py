@@ -1,12 +1,17 @@
 """`ckptguard serve`: the API, one worker and a database, by one command."""
 
 import logging
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ckptguard.cli.json_output import SCHEMA, write_json
+from ckptguard.cli.log_lines import LogForm, LogOption, form_for
+from ckptguard.cli.standard_input import UntilStdinEnds, stop_when_input_ends
+from ckptguard_api.commands.announcement import announce
 from ckptguard_api.serving.listening import Listener
 from ckptguard_api.serving.plan import ServePlan, settings_of, stores_of
 from ckptguard_api.serving.run import Address, serve
@@ -19,7 +24,8 @@ app = typer.Typer(
 
 One command and no other server: the API, one worker, and an SQLite file in the data folder. With
 CKPTGUARD_DATABASE_URL=postgresql+psycopg://… the state lives in PostgreSQL. The first start makes an admin
-token and puts it into the data folder; the commands of `ckptguard` on this machine find it there.
+token and puts it into the data folder; the commands of `ckptguard` on this machine find it there. On a
+terminal it says little, and its logs lie in the data folder; elsewhere they are JSON on standard error.
 
 \b
 Examples:
@@ -60,7 +66,9 @@ def serve_command(  # noqa: PLR0913 - each is an option of the command line
     ] = False,
     new_token: Annotated[bool, typer.Option("--new-token", help="Make another admin token.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One object on standard output when ready.")] = False,
+    log: LogOption = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log each request's details.")] = False,
+    until_stdin_ends: UntilStdinEnds = False,
 ) -> None:
     """Serve until a signal comes."""
     given = {
@@ -71,6 +79,7 @@ def serve_command(  # noqa: PLR0913 - each is an option of the command line
         "database_url": database_url,
     }
     settings = settings_of(given)
+    form = form_for(log, sys.stderr)
     plan = ServePlan(
         settings=settings,
         listener=Listener(
@@ -85,21 +94,15 @@ def serve_command(  # noqa: PLR0913 - each is an option of the command line
         has_worker=not no_worker,
         is_migration_wanted=migrate,
         is_new_token_wanted=new_token,
+        is_for_person=form is LogForm.HUMAN,
     )
     configure_logs(logging.DEBUG if verbose else logging.INFO, is_for_good=True)
-    serve(plan, lambda address: _announce(address, is_json=json))
+    if until_stdin_ends:
+        stop_when_input_ends()
+    serve(plan, lambda address: _tell(address, settings.stores, form, is_json=json))
 
 
-def _announce(address: Address, *, is_json: bool) -> None:
-    folder = address.folder
+def _tell(address: Address, stores: Mapping[str, str], form: LogForm, *, is_json: bool) -> None:
     if is_json:
-        write_json({"schema": SCHEMA, "data_dir": str(folder.path), **address.to_json()})
-        return
-    typer.echo(f"ckptguard serves at {address.url}", err=True)
-    if address.has_token:
-        typer.echo(f"token: {folder.token_file}", err=True)
-    else:
-        typer.echo("no token here: use one that you have, or give --new-token", err=True)
-    if not address.has_store:
-        typer.echo("no store is allowed yet: start again with --store NAME=URL, or POST /v1/stores", err=True)
-    typer.echo("stop: Ctrl-C", err=True)
+        write_json({"schema": SCHEMA, "data_dir": str(address.folder.path), **address.to_json()})
+    announce(address, stores, form)

@@ -46,6 +46,17 @@ def backoff_s(ending: AttemptEnding, *, counted_attempts: int) -> float:
     return min(_MAX_BACKOFF_S, _FIRST_BACKOFF_S * float(1 << doublings))
 
 
+def retry_pause_s(retries: int, *, first_s: float, max_s: float) -> float:
+    """Return seconds until the service asks again for a verdict that time may change: doubled each time.
+
+    Args:
+        retries: How often it has asked again already.
+        first_s: The first pause.
+        max_s: The longest one.
+    """
+    return min(max_s, first_s * float(1 << min(16, retries)))
+
+
 def deadline_s(*, bytes_total: int | None, bytes_per_s: float | None) -> float:
     """Return seconds that one attempt may take: four times those that reading alone takes (design §7)."""
     if bytes_total is None:

@@ -1,7 +1,7 @@
 """The resume target: what a launcher asks, what is looked at, and what it is told (design §7)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
@@ -46,6 +46,7 @@ class Question:
     before_step: int | None = None
     max_age_s: float | None = None
     require_newest: bool = False
+    exclude: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,7 @@ class Asked:
         before_step: Only earlier steps.
         max_age_s: Age of its validation at most, in seconds.
         require_newest: Rather none than one below which a newer one may still become VALID.
+        exclude: Ids of those that the asker did not find whole: for it they are deleted.
     """
 
     min_assurance: Assurance = Assurance.LOADED
@@ -69,6 +71,7 @@ class Asked:
     before_step: int | None = None
     max_age_s: float | None = None
     require_newest: bool = False
+    exclude: tuple[int, ...] = ()
 
     @classmethod
     def of(
@@ -83,7 +86,14 @@ class Asked:
             before_step=question.before_step,
             max_age_s=question.max_age_s,
             require_newest=question.require_newest,
+            exclude=question.exclude,
         )
+
+    def as_seen(self, candidate: "Candidate") -> "Candidate":
+        """Return a checkpoint as the asker sees it: what it did not find whole has lost its bytes."""
+        if candidate.id not in self.exclude:
+            return candidate
+        return replace(candidate, lifecycle=Lifecycle.DELETED, superseded_by=None)
 
     def is_about(self, step: int) -> bool:
         """Say whether checkpoints of this step are asked about at all."""
@@ -125,6 +135,8 @@ class Candidate:
     Args:
         is_complete: It was registered, with all its parts; said of one that was rolled back.
         open_depth: Depth of the validation that is queued or running.
+        retry_at: When the service asks again for its verdict; None: not by itself.
+        retry_depth: How deep it asks then.
     """
 
     id: int
@@ -144,6 +156,8 @@ class Candidate:
     is_suspect: bool = False
     validation_state: ValidationState | None = None
     open_depth: Depth | None = None
+    retry_at: datetime | None = None
+    retry_depth: Depth | None = None
 
     @property
     def order(self) -> Order:
@@ -154,6 +168,11 @@ class Candidate:
     def is_held(self) -> bool:
         """Whether an operator, or the run's restarts, forbid it."""
         return self.is_quarantined or self.is_suspect
+
+    @property
+    def next_try_at(self) -> datetime | None:
+        """When the service asks again: only while the run is on the way to it, and nothing is open."""
+        return self.retry_at if self.lifecycle is Lifecycle.REGISTERED else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

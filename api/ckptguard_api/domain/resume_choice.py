@@ -65,7 +65,13 @@ def can_become_valid(candidate: Candidate, asked: Asked, *, now: datetime) -> bo
         return False
     if candidate.validation_state is not None:
         return candidate.open_depth is None or reaches(candidate.open_depth, asked.min_assurance)
-    return candidate.verdict is None
+    return candidate.verdict is None or _is_tried_again(candidate, asked)
+
+
+def _is_tried_again(candidate: Candidate, asked: Asked) -> bool:
+    if candidate.next_try_at is None:
+        return False
+    return candidate.retry_depth is None or reaches(candidate.retry_depth, asked.min_assurance)
 
 
 def is_listed(candidate: Candidate, asked: Asked) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from ckptguard.model.manifest import portability_notes
+from ckptguard.model.manifest import DERIVED_SAVE_ID, portability_notes
 from ckptguard.model.service import EventKind, Lifecycle, SupersededBy
 from ckptguard_api.domain.fact import Fact
 from ckptguard_api.domain.packed_manifest import PackedManifest
@@ -28,6 +28,7 @@ class Save:
         part: Folder in the checkpoint; "" where the save has one part.
         expected_parts: All parts, this one too.
         created_at: As the writer says; else when it was registered.
+        is_dated: The writer said it.
     """
 
     request: Registration
@@ -36,6 +37,12 @@ class Save:
     part: str
     expected_parts: tuple[str, ...]
     created_at: datetime
+    is_dated: bool
+
+    @property
+    def is_named_by_content(self) -> bool:
+        """Whether every save of these bytes has this save id; what is the same for several parts is none."""
+        return self.save_id.startswith(DERIVED_SAVE_ID) and len(self.expected_parts) == 1
 
 
 def save_of(request: Registration, packed: PackedManifest | None, location: str, *, now: datetime) -> Save:
@@ -54,6 +61,7 @@ def save_of(request: Registration, packed: PackedManifest | None, location: str,
         part=part,
         expected_parts=(manifest.parts if manifest is not None else ()) or (part,),
         created_at=created_at or now,
+        is_dated=created_at is not None,
     )
 
 
@@ -62,14 +70,46 @@ def is_gone_for_good(row: Any) -> bool:  # noqa: ANN401 - a row of `checkpoints`
     return row.lifecycle in _GONE and row.superseded_by != SupersededBy.ROLLED_BACK.value
 
 
+def is_saved_anew(row: Any, save: Save, *, is_expected: bool) -> bool:  # noqa: ANN401 - a row of `checkpoints`
+    """Say whether a save is another one than the checkpoint that has its save id, only of the same bytes.
+
+    A job that goes back and does the same again writes the same bytes, and a save id that is made from them
+    is then that of the save before. Once that one is superseded or deleted, what was made later is another
+    save. What was made before it went is told late, or twice, and never brings it back.
+
+    Args:
+        row: Complete, or it would still be the same save.
+        save: As told; its own `created_at` is what tells the two apart.
+        is_expected: It was announced at its place since: then a writer whose clock is behind is believed too.
+    """
+    if not (save.is_named_by_content and save.is_dated and row.registered_at is not None):
+        return False
+    if row.gone_at is None or save.created_at == row.created_at:
+        return False
+    return is_expected or save.created_at > row.gone_at
+
+
 def joined_formats(*formats: str | None) -> str | None:
     """Return the formats of several parts as one, `a+b`."""
     named = {part for each in formats if each is not None for part in each.split("+")}
     return "+".join(sorted(named)) or None
 
 
-def registered_fact(row: Any, save: Save, *, about: Subject) -> Fact:  # noqa: ANN401 - a row of `checkpoints`
-    """Return what the audit is told; a save of which parts are missing is announced until they come."""
+def registered_fact(
+    row: Any,  # noqa: ANN401 - a row of `checkpoints`
+    save: Save,
+    *,
+    about: Subject,
+    former: Any = None,  # noqa: ANN401 - a row of `checkpoints`
+) -> Fact:
+    """Return what the audit is told; a save of which parts are missing is announced until they come.
+
+    Args:
+        row: As it is now.
+        save: What was told of it.
+        about: It.
+        former: The earlier save of the same bytes whose save id it has now.
+    """
     is_complete = row.registered_at is not None
     data = {
         "step": row.step,
@@ -81,8 +121,16 @@ def registered_fact(row: Any, save: Save, *, about: Subject) -> Fact:  # noqa: A
         "num_files": row.num_files,
         "bytes_total": row.bytes_total,
     }
+    if former is not None:
+        data["saved_before"] = former.id
     kind = EventKind.CHECKPOINT_REGISTERED if is_complete else EventKind.CHECKPOINT_ANNOUNCED
     return Fact(kind=kind, about=(about,), data=data)
+
+
+def former_note(former: Any) -> str:  # noqa: ANN401 - a row of `checkpoints`
+    """Return what is told of the earlier save of the same bytes."""
+    why = former.superseded_by or former.lifecycle
+    return f"the same was saved before, as checkpoint {former.id} ({why}); this is a save of its own"
 
 
 def notes_on(row: Any, save: Save, *, now: datetime) -> Iterator[str]:  # noqa: ANN401 - a row of `checkpoints`

@@ -24,5 +24,16 @@ def derived_save_id(location: str, created_at: datetime) -> str:
     return f"{DERIVED_SAVE_ID}{_digest(facts)}"
 
 
+def former_save_id(save_id: str, created_at: datetime) -> str:
+    """Return the save id that an earlier save of the same bytes keeps, once a later one has taken its own.
+
+    Args:
+        save_id: Derived from content: any save of these bytes has it.
+        created_at: Of the earlier save, which tells it from the others.
+    """
+    facts = f"{save_id}\n{created_at.astimezone(UTC).isoformat()}"
+    return f"{DERIVED_SAVE_ID}{_digest(facts)}"
+
+
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_HEX_DIGITS]

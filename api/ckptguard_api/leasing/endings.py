@@ -61,4 +61,4 @@ def _decide(tx: Transaction, held: Held, *, counted: int, reason: str, settings:
     )
     if is_over:
         current = lock_validation(tx, held.validation.id)
-        give_up(tx, held.checkpoint, current, last_reason=reason)
+        give_up(tx, held.checkpoint, current, last_reason=reason, settings=settings)

@@ -10,9 +10,12 @@ from ckptguard.model.verdict import CheckResult, CheckStatus, Provenance
 from ckptguard_api.database import Transaction
 from ckptguard_api.leasing.recording import Giver, record_verdict
 from ckptguard_api.repositories.validations import ValidationRow
+from ckptguard_api.settings import Settings
 
 
-def give_up(tx: Transaction, checkpoint: Row[Any], validation: ValidationRow, *, last_reason: str) -> None:
+def give_up(
+    tx: Transaction, checkpoint: Row[Any], validation: ValidationRow, *, last_reason: str, settings: Settings
+) -> None:
     """Finish a validation with UNKNOWN(`worker_lost`), which time may change."""
     message = f"{validation.attempts} attempts ended without a verdict; the last: {last_reason}"
     finding = Finding(
@@ -42,4 +45,4 @@ def give_up(tx: Transaction, checkpoint: Row[Any], validation: ValidationRow, *,
         bytes_total=checkpoint.bytes_total or 0,
         bytes_read=0,
     )
-    record_verdict(tx, checkpoint, validation, report=report, giver=Giver())
+    record_verdict(tx, checkpoint, validation, report=report, giver=Giver(), settings=settings)

@@ -16,7 +16,7 @@ from ckptguard.model.service import (
 )
 from ckptguard_api.database import Transaction
 from ckptguard_api.domain.actor import Actor
-from ckptguard_api.domain.claim_order import Tier
+from ckptguard_api.domain.claim_order import tier_of
 from ckptguard_api.domain.subject import Subject
 from ckptguard_api.leasing.tiers import set_tiers
 from ckptguard_api.repositories.events import record
@@ -53,8 +53,8 @@ def queue_validation(
 
     Returns:
         The open validation, and whether it is new: asking again gives the one that is open. One that is
-        still queued goes as deep as the deepest that was asked for, and is no scrub any more where
-        somebody asked.
+        still queued goes as deep as the deepest that was asked for, and is no retry or scrub any more
+        where somebody asked.
 
     Raises:
         ConflictError: The checkpoint is not complete, or its bytes are gone.
@@ -104,15 +104,15 @@ def _asked_again(
     if row.state != ValidationState.QUEUED.value:
         return row
     is_deeper = _DEPTHS.index(depth) > _DEPTHS.index(Depth(row.depth))
-    is_no_scrub = row.reason == ValidationReason.SCRUB.value and reason is not ValidationReason.SCRUB
-    if not is_deeper and not is_no_scrub:
+    is_sooner = tier_of(reason) < tier_of(ValidationReason(row.reason))
+    if not is_deeper and not is_sooner:
         return row
     change_validation(
         tx,
         row.id,
         depth=(depth if is_deeper else Depth(row.depth)).value,
-        reason=reason.value if is_no_scrub else row.reason,
-        tier=Tier.OLDER.value if is_no_scrub else row.tier,
+        reason=reason.value if is_sooner else row.reason,
+        tier=tier_of(reason).value if is_sooner else row.tier,
     )
     changed = _current(tx, row)
     _record_queued(tx, changed, actor=actor)

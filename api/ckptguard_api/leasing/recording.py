@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import zstandard
@@ -12,8 +13,9 @@ from ckptguard.model.finding import Finding, Severity
 from ckptguard.model.policy import Depth
 from ckptguard.model.report import Report, finding_to_json, report_to_json
 from ckptguard.model.service import EventKind, ValidationState
-from ckptguard.model.verdict import Provenance
+from ckptguard.model.verdict import Provenance, Verdict
 from ckptguard_api.database import Transaction
+from ckptguard_api.domain.attempt_rules import retry_pause_s
 from ckptguard_api.domain.bytes_seen import bytes_seen
 from ckptguard_api.domain.storable_text import storable, storable_json
 from ckptguard_api.domain.verdict_in_force import ABOUT_THE_BYTES, Decision, Standing, replaces
@@ -23,7 +25,9 @@ from ckptguard_api.repositories import verdicts
 from ckptguard_api.repositories.events import record
 from ckptguard_api.repositories.file_results import delete_file_results
 from ckptguard_api.repositories.registered_parts import are_all_from_writer
-from ckptguard_api.repositories.validations import ValidationRow, set_state
+from ckptguard_api.repositories.retries import retries_in_a_row
+from ckptguard_api.repositories.validations import ValidationRow, set_retry_at, set_state
+from ckptguard_api.settings import Settings
 
 _MAX_DEVICE_CHARS: Final = 64
 _MAX_FORMAT_CHARS: Final = 256
@@ -57,13 +61,16 @@ def record_verdict(
     *,
     report: Report,
     giver: Giver,
+    settings: Settings,
 ) -> Given:
     """Finish a validation whose run, checkpoint and own row are locked.
 
     Guarantees: the verdict is derived from the checks here; what the report says of it is not looked at.
+    Where time alone may change it, the checkpoint says when it is asked for again.
     """
     new = _standing(validation, report)
     decision = _decide(tx, checkpoint, new)
+    retry_at = _retry_at(tx, checkpoint, decision, report, settings)
     values = _verdict_values(tx, checkpoint, new, report) | {
         "validation_id": validation.id,
         "attempt_id": giver.attempt_id,
@@ -76,7 +83,9 @@ def record_verdict(
     _insert_details(tx, validation.id, report)
     delete_file_results(tx, validation.id)
     set_state(tx, validation, ValidationState.FINISHED, finished_at=tx.now, waited_until=None)
+    set_retry_at(tx, checkpoint.id, retry_at)
     told = {key: values[key] for key in ("verdict", "basis", "assurance", "is_in_force", "why_not_in_force")}
+    told["retry_at"] = None if retry_at is None else retry_at.isoformat()
     record(tx, EventKind.VALIDATION_FINISHED, about=subject_of(validation), data=told)
     in_force = validation.id if decision.is_in_force else decision.reinstates
     if in_force is not None:
@@ -91,6 +100,24 @@ def _decide(tx: Transaction, checkpoint: Row[Any], new: Standing) -> Decision:
     row = verdicts.find_verdict(tx, current) if current is not None else None
     damage = [verdicts.standing_of(row) for row in verdicts.damage_on_record(tx, checkpoint.id)]
     return replaces(verdicts.standing_of(row) if row is not None else None, new, damage=damage)
+
+
+def _retry_at(
+    tx: Transaction, checkpoint: Row[Any], decision: Decision, report: Report, settings: Settings
+) -> datetime | None:
+    """Return when to ask again; None: never by itself.
+
+    Not where damage, danger or a broken rule stands: that only a person or newer checks change.
+    """
+    stands = report.judgement.verdict.value if decision.is_in_force else checkpoint.verdict
+    is_condemned = stands == Verdict.INVALID.value or decision.reinstates is not None
+    if not report.judgement.is_retryable or is_condemned or not is_wanted(checkpoint):
+        return None
+    retries = retries_in_a_row(tx, checkpoint.id, limit=settings.max_retries)
+    if retries >= settings.max_retries:
+        return None
+    pause_s = retry_pause_s(retries, first_s=settings.retry_first_s, max_s=settings.retry_max_s)
+    return tx.now + timedelta(seconds=pause_s)
 
 
 def _standing(validation: ValidationRow, report: Report) -> Standing:

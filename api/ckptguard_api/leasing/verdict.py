@@ -19,6 +19,7 @@ from ckptguard_api.repositories.leases import end_attempt_row
 from ckptguard_api.repositories.runs import touch_run
 from ckptguard_api.repositories.verdicts import find_verdict
 from ckptguard_api.services import Services
+from ckptguard_api.settings import Settings
 
 MAX_FINDINGS: Final = 100_000
 """Of one report, all severities: the checks bound theirs far below."""
@@ -54,7 +55,7 @@ def give_verdict(services: Services, key: LeaseKey, *, report: Mapping[str, Any]
             return told
         held = require_held(tx, key, actor=actor)
         bound.require_same(tx, held.checkpoint.id)
-        return _give(tx, held, parsed)
+        return _give(tx, held, parsed, services.settings)
 
 
 def _parse(report: Mapping[str, Any]) -> Report:
@@ -79,7 +80,7 @@ def _told_before(tx: Transaction, key: LeaseKey, *, actor: Actor) -> Given | Non
     return Given(verdict=given.verdict, is_in_force=given.is_in_force)
 
 
-def _give(tx: Transaction, held: Held, report: Report) -> Given:
+def _give(tx: Transaction, held: Held, report: Report, settings: Settings) -> Given:
     lease = held.lease
     end_attempt_row(
         tx,
@@ -90,7 +91,9 @@ def _give(tx: Transaction, held: Held, report: Report) -> Given:
         bytes_read=report.bytes_read,
     )
     giver = Giver(attempt_id=lease.attempt_id, worker_id=lease.worker_id)
-    given = record_verdict(tx, held.checkpoint, held.validation, report=report, giver=giver)
+    given = record_verdict(
+        tx, held.checkpoint, held.validation, report=report, giver=giver, settings=settings
+    )
     set_tiers(tx, held.run.id)
     touch_run(tx, held.run.id)
     learn_rate(

@@ -47,6 +47,13 @@ def find_branch(tx: Transaction, run_id: int, number: int) -> Row[Any] | None:
     return tx.execute(statement).one_or_none()
 
 
+def origin_of(tx: Transaction, run_id: int, number: int) -> Row[Any] | None:
+    """Return the checkpoint that a branch was opened from, all columns; None: it was opened from nothing."""
+    opened = checkpoints.join(branches, branches.c.from_checkpoint_id == checkpoints.c.id)
+    is_this = (branches.c.run_id == run_id) & (branches.c.number == number)
+    return tx.execute(select(checkpoints).select_from(opened).where(is_this)).one_or_none()
+
+
 def is_empty(tx: Transaction, run_id: int, branch: int) -> bool:
     """Say whether nothing was announced or registered in a branch yet."""
     statement = select(checkpoints.c.id).where(checkpoints.c.run_id == run_id, checkpoints.c.branch == branch)
@@ -96,6 +103,7 @@ def roll_back(tx: Transaction, ids: Iterable[int]) -> None:
     values = {
         "lifecycle": Lifecycle.SUPERSEDED.value,
         "superseded_by": SupersededBy.ROLLED_BACK.value,
+        "gone_at": tx.now,
         "keep_alive_until": None,
     }
     for chunk in _chunks(ids):
@@ -108,9 +116,10 @@ def restore(tx: Transaction, ids: Iterable[int]) -> None:
         found = update(checkpoints).where(checkpoints.c.id.in_(chunk), *_ROLLED_BACK)
         complete = checkpoints.c.registered_at.is_not(None)
         incomplete = checkpoints.c.registered_at.is_(None)
+        back = {"superseded_by": None, "gone_at": None}
         # The second statement no longer finds what the first restored.
-        tx.execute(found.where(complete).values(lifecycle=Lifecycle.REGISTERED.value, superseded_by=None))
-        tx.execute(found.where(incomplete).values(lifecycle=Lifecycle.INCOMPLETE.value, superseded_by=None))
+        tx.execute(found.where(complete).values(lifecycle=Lifecycle.REGISTERED.value, **back))
+        tx.execute(found.where(incomplete).values(lifecycle=Lifecycle.INCOMPLETE.value, **back))
 
 
 def _chunks(ids: Iterable[int]) -> Iterator[list[int]]:

@@ -68,6 +68,7 @@ def supersede_rewritten(tx: Transaction, ids: Sequence[int]) -> Sequence[Checkpo
     values = {
         "lifecycle": Lifecycle.SUPERSEDED.value,
         "superseded_by": SupersededBy.REWRITTEN.value,
+        "gone_at": tx.now,
         "keep_alive_until": None,
     }
     statement = update(checkpoints).where(checkpoints.c.id.in_(ids), _IS_STANDING).values(values)

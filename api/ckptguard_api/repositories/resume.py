@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, Select, and_, func, literal_column, or_, select, tuple_
+from sqlalchemy import ColumnElement, Row, Select, and_, case, func, literal_column, or_, select, tuple_
 
 from ckptguard.model.policy import Depth
 from ckptguard.model.service import Lifecycle, SupersededBy, ValidationState
@@ -39,10 +39,25 @@ _MAY_BE_TARGET: Final[ColumnElement[Any]] = literal_column(f"({USABLE})")
 _MAY_BECOME_TARGET: Final[ColumnElement[Any]] = literal_column(f"({OPEN})")
 _OPEN_VALIDATION: Final = and_(validations.c.checkpoint_id == checkpoints.c.id, _IS_OPEN)
 _LISTED: Final = (Lifecycle.ANNOUNCED.value, Lifecycle.INCOMPLETE.value, Lifecycle.REGISTERED.value)
-_UNREAD: Final = {"project_id", "expected_parts"}
+_UNREAD: Final = {"project_id", "expected_parts", "gone_at"}
+_LAST: Final = validations.alias("last")
+_LAST_DEPTH: Final = (
+    select(_LAST.c.depth)
+    .where(_LAST.c.checkpoint_id == checkpoints.c.id)
+    .order_by(_LAST.c.id.desc())
+    .limit(1)
+    .correlate(checkpoints)
+    .scalar_subquery()
+)
+"""What is asked again goes as deep as what was asked last; read only of those that are asked again."""
+_RETRY_DEPTH: Final = case((checkpoints.c.retry_at.is_not(None), _LAST_DEPTH))
 _READ: Final = (
     select(*(column for column in checkpoints.c if column.name not in _UNREAD))
-    .add_columns(validations.c.depth.label("open_depth"), validations.c.id.label("open_id"))
+    .add_columns(
+        validations.c.depth.label("open_depth"),
+        validations.c.id.label("open_id"),
+        _RETRY_DEPTH.label("retry_depth"),
+    )
     .select_from(checkpoints.outerjoin(validations, _OPEN_VALIDATION))
     .order_by(*_NEWEST_FIRST)
 )
@@ -53,7 +68,7 @@ class Narrowed:
     """Enough to choose from.
 
     Args:
-        rows: Columns of `checkpoints` and `open_depth`, `open_id`; newest first, none twice.
+        rows: Columns of `checkpoints` and `open_depth`, `open_id`, `retry_depth`; newest first, none twice.
         newer_total: Those of the newest `MAX_COUNTED` above the newest usable one that are neither superseded
             nor deleted.
         left_total: Those of them that are.
@@ -71,7 +86,7 @@ def narrow(tx: Transaction, run: RunRow, asked: Asked, *, max_passed_over: int =
     target = _first(tx, _usable(run.id, asked, asked.assurances, now=tx.now))
     above = and_(*_scope(run.id, asked), *_above(target))
     newer = tx.execute(_READ.where(above).limit(max_passed_over + 1)).all()
-    listed = [row for row in newer if is_listed(to_candidate(row), asked)]
+    listed = [row for row in newer if is_listed(asked.as_seen(to_candidate(row)), asked)]
     found = [target, *newer]
     totals = (len(listed), len(newer) - len(listed))
     if len(newer) > max_passed_over:
@@ -129,6 +144,8 @@ def to_candidate(row: Row[Any]) -> Candidate:
         is_suspect=row.is_suspect,
         validation_state=None if row.validation_state is None else ValidationState(row.validation_state),
         open_depth=None if row.open_depth is None else Depth(row.open_depth),
+        retry_at=row.retry_at,
+        retry_depth=None if row.retry_depth is None else Depth(row.retry_depth),
     )
 
 
@@ -158,7 +175,8 @@ def _above(row: Row[Any] | None) -> list[ColumnElement[bool]]:
 
 
 def _usable(run_id: int, asked: Asked, levels: Sequence[Assurance], *, now: datetime) -> Select[Any]:
-    conditions = [*_scope(run_id, asked), checkpoints.c.assurance.in_([level.value for level in levels])]
+    conditions = [*_scope(run_id, asked), *_seen(asked)]
+    conditions.append(checkpoints.c.assurance.in_([level.value for level in levels]))
     if asked.step is None:
         conditions.append(_MAY_BE_TARGET)
     else:
@@ -200,6 +218,7 @@ def _waited_for(tx: Transaction, above: ColumnElement[bool], asked: Asked) -> tu
             above,
             _MAY_BECOME_TARGET,
             _is_free(),
+            *_seen(asked),
             _has_its_bytes(asked),
             checkpoints.c.validation_state.is_not(None),
             validations.c.depth.in_([depth.value for depth in asked.depths]),
@@ -228,8 +247,21 @@ def _can_become_valid(asked: Asked, *, now: datetime) -> ColumnElement[bool]:
         checkpoints.c.validation_state.is_not(None),
         or_(validations.c.depth.is_(None), validations.c.depth.in_(depths)),
     )
-    may_come = and_(_has_its_bytes(asked), or_(is_unjudged, is_coming))
-    return and_(_MAY_BECOME_TARGET, _is_free(), or_(is_alive, may_come))
+    may_come = and_(_has_its_bytes(asked), or_(is_unjudged, is_coming, _is_tried_again(depths)))
+    return and_(_MAY_BECOME_TARGET, _is_free(), *_seen(asked), or_(is_alive, may_come))
+
+
+def _is_tried_again(depths: Sequence[str]) -> ColumnElement[bool]:
+    return and_(
+        checkpoints.c.lifecycle == Lifecycle.REGISTERED.value,
+        checkpoints.c.validation_state.is_(None),
+        checkpoints.c.retry_at.is_not(None),
+        _LAST_DEPTH.in_(depths),
+    )
+
+
+def _seen(asked: Asked) -> list[ColumnElement[bool]]:
+    return [checkpoints.c.id.not_in(asked.exclude)] if asked.exclude else []
 
 
 def _is_free() -> ColumnElement[bool]:
@@ -242,8 +274,10 @@ def _has_its_bytes(asked: Asked) -> ColumnElement[bool]:
 
 
 def _is_listed(asked: Asked) -> ColumnElement[bool]:
-    is_listed = checkpoints.c.lifecycle.in_(_LISTED)
-    return is_listed if asked.step is None else or_(is_listed, _is_rolled_back())
+    is_listed: ColumnElement[bool] = checkpoints.c.lifecycle.in_(_LISTED)
+    if asked.step is not None:
+        is_listed = or_(is_listed, _is_rolled_back())
+    return and_(is_listed, *_seen(asked))
 
 
 def _is_rolled_back() -> ColumnElement[bool]:

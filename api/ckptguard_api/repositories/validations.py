@@ -1,5 +1,6 @@
 """Validations: requests for a verdict, and the queue that they stand in."""
 
+from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Row, and_, insert, or_, select, text, update
@@ -7,7 +8,7 @@ from sqlalchemy import ColumnElement, Row, and_, insert, or_, select, text, upda
 from ckptguard.model.service import Lifecycle, ValidationReason, ValidationState
 from ckptguard.model.verdict import Verdict
 from ckptguard_api.database import Transaction
-from ckptguard_api.domain.claim_order import Tier
+from ckptguard_api.domain.claim_order import Tier, tier_of
 from ckptguard_api.tables import checkpoints, validations
 
 ValidationRow = Row[Any]
@@ -49,7 +50,7 @@ def lock_checkpoint(tx: Transaction, checkpoint_id: int) -> Row[Any]:
 def insert_validation(
     tx: Transaction, checkpoint: Row[Any], *, reason: ValidationReason, depth: str, requested_by: str
 ) -> ValidationRow:
-    """Put a request at the end of the queue."""
+    """Put a request at the end of the queue; nothing is left to be asked again by itself."""
     values = {
         "project_id": checkpoint.project_id,
         "run_id": checkpoint.run_id,
@@ -62,12 +63,13 @@ def insert_validation(
         "requested_by": requested_by,
         "requested_at": tx.now,
         "state": ValidationState.QUEUED.value,
-        "tier": (Tier.SCRUB if reason is ValidationReason.SCRUB else Tier.OLDER).value,
+        "tier": tier_of(reason).value,
         "attempts": 0,
         "counted_attempts": 0,
     }
     row = tx.execute(insert(validations).values(values).returning(validations)).one()
     set_checkpoint_state(tx, checkpoint.id, ValidationState.QUEUED)
+    set_retry_at(tx, checkpoint.id, None)
     return row
 
 
@@ -89,8 +91,13 @@ def set_checkpoint_state(tx: Transaction, checkpoint_id: int, state: ValidationS
     tx.execute(update(checkpoints).where(checkpoints.c.id == checkpoint_id).values(validation_state=value))
 
 
+def set_retry_at(tx: Transaction, checkpoint_id: int, at: datetime | None) -> None:
+    """Say on the checkpoint when its verdict is asked for again; None: not by itself."""
+    tx.execute(update(checkpoints).where(checkpoints.c.id == checkpoint_id).values(retry_at=at))
+
+
 def newest_open(tx: Transaction, run_id: int) -> ValidationRow | None:
-    """Return the open validation of the newest checkpoint of a run, scrubs left out."""
+    """Return the open validation of the newest checkpoint of a run, retries and scrubs left out."""
     newest = [
         tx.execute(
             select(validations)

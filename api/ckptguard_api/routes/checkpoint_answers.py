@@ -44,6 +44,7 @@ class _Checkpoint(BaseModel):
     verdict_validation_id: int | None
     validated_at: datetime | None
     validation_state: ValidationState | None
+    retry_at: datetime | None
 
 
 class CheckpointAnswer(_Checkpoint):
@@ -112,7 +113,9 @@ def checkpoint_detail_answer(detail: CheckpointDetail) -> CheckpointDetailAnswer
 
 def _fields(row: CheckpointRow) -> dict[str, Any]:
     names = {*_Checkpoint.model_fields} - {"url"}
-    return {name: getattr(row, name) for name in names} | {"url": row.location}
+    is_tried_again = row.lifecycle == Lifecycle.REGISTERED.value
+    derived = {"url": row.location, "retry_at": row.retry_at if is_tried_again else None}
+    return {name: getattr(row, name) for name in names} | derived
 
 
 def _part(row: Row[Any]) -> PartAnswer:

@@ -25,6 +25,7 @@ class AskedDocument(_Document):
     before_step: int | None
     max_age_s: float | None
     require_newest: bool
+    exclude: list[int]
 
 
 class TargetDocument(_Document):
@@ -74,6 +75,7 @@ class PassedOverDocument(_Document):
     holds: list[Hold]
     reason: Reason
     detail: str
+    retry_at: datetime | None
     validation: OpenValidationDocument | None
 
 

@@ -27,6 +27,9 @@ from ckptguard_api.routes.resume_document import ResumeTargetDocument, query_par
 MAX_WAIT_S: Final = 600.0
 _MAX_AGE_S: Final = 10 * 366 * 86_400.0
 _MAX_STEP: Final = 2**63 - 1
+MAX_EXCLUDED: Final = 32
+_IDS: Final = rf"^[1-9][0-9]{{0,17}}(,[1-9][0-9]{{0,17}}){{0,{MAX_EXCLUDED - 1}}}$"
+"""Numbers that a database can hold, with commas between them."""
 
 _PATH: Final = "/v1/runs/{run}/resume-target"
 _JSON: Final = (b"content-type", b"application/json")
@@ -48,6 +51,7 @@ class ResumeQuery(BaseModel):
     before_step: Annotated[int, Field(ge=0, le=_MAX_STEP)] | None = None
     max_age_s: Annotated[float, Field(gt=0, le=_MAX_AGE_S, allow_inf_nan=False)] | None = None
     require_newest: bool = False
+    exclude: Annotated[str, Field(pattern=_IDS)] | None = None
     wait_s: Annotated[float, Field(ge=0, le=MAX_WAIT_S, allow_inf_nan=False)] | None = None
     index: Annotated[int, Field(ge=0, le=_MAX_STEP)] | None = None
 
@@ -61,6 +65,7 @@ class ResumeQuery(BaseModel):
             before_step=self.before_step,
             max_age_s=self.max_age_s,
             require_newest=self.require_newest,
+            exclude=tuple(sorted({int(each) for each in (self.exclude or "").split(",") if each})),
         )
 
 

@@ -32,6 +32,11 @@ class DataFolder:
         """Says where the service listens; there while it lives."""
         return self.path / "address.json"
 
+    @property
+    def log_file(self) -> Path:
+        """Holds the logs of a service whose terminal a person reads."""
+        return self.path / "serve.log"
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder for this process; the kernel lets go when it dies.

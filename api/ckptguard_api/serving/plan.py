@@ -28,6 +28,7 @@ class ServePlan:
         has_worker: Whether to start one.
         is_migration_wanted: Bring a PostgreSQL database to this version.
         is_new_token_wanted: Make another admin token.
+        is_for_person: Somebody reads standard error: few lines there, all logs in the data folder.
 
     Raises:
         ConfigError: Two of these cannot be together; says which and what to do.
@@ -40,6 +41,7 @@ class ServePlan:
     has_worker: bool = True
     is_migration_wanted: bool = False
     is_new_token_wanted: bool = False
+    is_for_person: bool = False
 
     def __post_init__(self) -> None:
         """Hold the rules."""

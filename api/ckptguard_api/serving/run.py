@@ -17,6 +17,7 @@ from ckptguard_api.serving.data_folder import DataFolder
 from ckptguard_api.serving.open_files import allow_open_files
 from ckptguard_api.serving.plan import ServePlan
 from ckptguard_api.serving.server import FACTORY, SeveralServers, SingleServer, server_config
+from ckptguard_api.serving.terminal import quiet_terminal
 from ckptguard_api.serving.worker_process import WORKER_COMMAND, WorkerEnvironment, WorkerKeeper
 from ckptguard_api.use_cases.first_start import (
     end_worker_token,
@@ -71,6 +72,8 @@ def serve(plan: ServePlan, announce: Announce) -> None:
     allow_open_files()
     folder = DataFolder(plan.settings.data_dir)
     with folder.locked(), ExitStack() as ending:
+        if plan.is_for_person:
+            ending.enter_context(quiet_terminal(folder.log_file, clock=SystemClock()))
         _migrate_patiently(plan)
         services = Services(database=Database(plan.settings.database_address), settings=plan.settings)
         ending.callback(services.database.close)

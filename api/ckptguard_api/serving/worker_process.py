@@ -23,9 +23,12 @@ _HIDDEN: Final = re.compile(r"CKPTGUARD_(?:DATABASE_URL(?:_FILE)?|TOKEN_FILE|DAT
 _LOG: Final = structlog.get_logger("ckptguard.serve")
 
 
-WORKER_COMMAND: Final = (sys.executable, "-m", "ckptguard_workers", "--store", EVERY_STORE)
+WORKER_COMMAND: Final = (
+    *(sys.executable, "-m", "ckptguard_workers", "--store", EVERY_STORE),
+    *("--log", "json", "--until-stdin-ends"),
+)
 """It takes every store where the service has it, now and later: it is one machine, and the allow-list of the
-service decides for both."""
+service decides for both. A service that is killed takes it along."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +95,7 @@ class WorkerKeeper:
         while (process := self._started()) is not None:
             started_s = self._clock.monotonic_s()
             code = process.wait()
+            _let_go(process)
             if self._is_stopping.is_set():
                 return
             if self._clock.monotonic_s() - started_s > _LONG_LIFE_S:
@@ -108,11 +112,16 @@ class WorkerKeeper:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 self._command,
                 env=self._environment,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # nothing is written: it ends when this process does
                 stdout=sys.stderr.fileno(),
                 start_new_session=True,
             )
             return self._process
+
+
+def _let_go(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

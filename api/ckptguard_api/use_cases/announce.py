@@ -149,6 +149,7 @@ def _expected(
         "branch": branch,
         "lifecycle": (Lifecycle.ANNOUNCED if is_on_the_way else Lifecycle.SUPERSEDED).value,
         "superseded_by": None if is_on_the_way else SupersededBy.ROLLED_BACK.value,
+        "gone_at": None if is_on_the_way else tx.now,
         "keep_alive_until": _until(tx, request) if is_on_the_way else None,
         "created_at": tx.now,
     }

@@ -35,6 +35,7 @@ def mark_deleted(
             values = {
                 "lifecycle": Lifecycle.DELETED.value,
                 "superseded_by": None,
+                "gone_at": tx.now,
                 "keep_alive_until": None,
             }
             tx.execute(update(checkpoints).where(checkpoints.c.id == row.id).values(values))

@@ -13,6 +13,7 @@ from ckptguard_api.repositories import checkpoints
 from ckptguard_api.repositories.checkpoints import CheckpointRow
 from ckptguard_api.repositories.parts import add_part, part_names, part_totals
 from ckptguard_api.repositories.runs import RunRow, note_step_went_back
+from ckptguard_api.use_cases.rollback import go_on_in_branch
 from ckptguard_api.use_cases.superseding import Site, branch_of, subject_of
 
 
@@ -41,12 +42,20 @@ def add_to_checkpoint(
     return _settled(tx, row, is_on_the_way=is_on_the_way)
 
 
-def step_back(tx: Transaction, run: RunRow, row: CheckpointRow) -> Iterator[Fact]:
-    """Notice a run that was started from an earlier step without a word: its saves are of two histories."""
-    if row.lifecycle != Lifecycle.REGISTERED.value or run.step_went_back_at is not None:
+def hold_against_history(tx: Transaction, run: RunRow, row: CheckpointRow) -> Iterator[Fact]:
+    """Notice where a complete save shows that its run is; yield what is to be told.
+
+    The first of a branch shows that the run goes on there. One of an earlier step than was saved before it
+    shows that the run was started from there without a word: its saves are of two histories.
+    """
+    if row.lifecycle != Lifecycle.REGISTERED.value:
         return
     highest = checkpoints.highest_complete(tx, run.id, row.branch, but_id=row.id)
-    if highest is None or row.step >= highest.step or row.created_at <= highest.created_at:
+    if highest is None and row.branch == run.branch:
+        yield from go_on_in_branch(tx, run)
+    if highest is None or run.step_went_back_at is not None:
+        return
+    if row.step >= highest.step or row.created_at <= highest.created_at:
         return
     note_step_went_back(tx, run.id)
     data = {"step": row.step, "highest_step": highest.step, "highest_checkpoint": highest.id}
@@ -94,6 +103,7 @@ def _settled(tx: Transaction, row: CheckpointRow, *, is_on_the_way: bool) -> Che
     values: dict[str, Any] = {
         "lifecycle": (Lifecycle.REGISTERED if is_complete else Lifecycle.ANNOUNCED).value,
         "superseded_by": None,
+        "gone_at": None,
         "registered_at": tx.now if is_complete else None,
         "keep_alive_until": None if is_complete else tx.now + timedelta(seconds=DEFAULT_KEEP_ALIVE_S),
     }
@@ -102,5 +112,5 @@ def _settled(tx: Transaction, row: CheckpointRow, *, is_on_the_way: bool) -> Che
     if not is_on_the_way:
         rolled_back = SupersededBy.ROLLED_BACK.value
         values |= {"lifecycle": Lifecycle.SUPERSEDED.value, "superseded_by": rolled_back}
-        values["keep_alive_until"] = None
+        values |= {"gone_at": tx.now, "keep_alive_until": None}
     return checkpoints.change_checkpoint(tx, row.id, values)

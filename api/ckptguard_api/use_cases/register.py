@@ -1,20 +1,29 @@
 """Register a save: from here on the service knows it, and finds out whether it is valid."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import Row
 
 from ckptguard.errors import ConflictError
-from ckptguard.model.service import ValidationReason
+from ckptguard.model.service import Lifecycle, ValidationReason
 from ckptguard_api.database import Transaction
 from ckptguard_api.domain.actor import Actor
 from ckptguard_api.domain.packed_manifest import pack_manifest
 from ckptguard_api.domain.registration import Registration
 from ckptguard_api.domain.same_save import content_differences, is_better, place_differences, require_same
-from ckptguard_api.domain.save import Save, is_gone_for_good, notes_on, registered_fact, save_of
-from ckptguard_api.domain.save_ids import provisional_save_id
+from ckptguard_api.domain.save import (
+    Save,
+    former_note,
+    is_gone_for_good,
+    is_saved_anew,
+    notes_on,
+    registered_fact,
+    save_of,
+)
+from ckptguard_api.domain.save_ids import former_save_id, provisional_save_id
 from ckptguard_api.leasing.queue import cancel_open, is_wanted, queue_validation
 from ckptguard_api.repositories import checkpoints
 from ckptguard_api.repositories.checkpoint_list import find_checkpoint
@@ -24,7 +33,7 @@ from ckptguard_api.repositories.history import ValidationRow, find_validation
 from ckptguard_api.repositories.parts import PartRow, find_part, give_manifest, part_totals
 from ckptguard_api.repositories.runs import touch_run
 from ckptguard_api.services import Services
-from ckptguard_api.use_cases.growing import add_to_checkpoint, step_back
+from ckptguard_api.use_cases.growing import add_to_checkpoint, hold_against_history
 from ckptguard_api.use_cases.superseding import Site, cancel_superseded, lock_site, subject_of, supersede
 
 _MAX_NOTES: Final = 20
@@ -67,22 +76,38 @@ def register(services: Services, request: Registration, *, project_id: int, acto
     with services.database.write() as tx:
         site = lock_site(tx, request, project_id=project_id, own_folders=services.own_folders, actor=actor)
         save = save_of(request, packed, site.location.url, now=tx.now)
-        row = _find(tx, site, save)
+        row, former = _find(tx, site, save)
         part = None if row is None else _held_against(tx, row, site, save)
         if row is None or part is None:
-            return _add(tx, site, save, row, actor=actor)
+            return _add(tx, site, save, row, former, actor=actor)
         if is_better(packed, part):
             return _improve(tx, row, part, save, actor=actor)
         return _repeat(tx, row, save, actor=actor)
 
 
-def _find(tx: Transaction, site: Site, save: Save) -> CheckpointRow | None:
-    """Return what is known of the save, under its own key, or that it was announced at its place."""
-    key = {"run_id": site.run.id, "step": save.request.step}
-    row = checkpoints.find_by_key(tx, save_id=save.save_id, **key)
-    if row is not None:
-        return row
-    return checkpoints.find_by_key(tx, save_id=provisional_save_id(site.location.url), **key)
+def _find(tx: Transaction, site: Site, save: Save) -> tuple[CheckpointRow | None, CheckpointRow | None]:
+    """Return what is known of a save, and an earlier save of the same bytes that has its save id until now.
+
+    Known is it under its own key, or as announced at its place.
+    """
+    find = partial(checkpoints.find_by_key, tx, run_id=site.run.id, step=save.request.step)
+    named, announced = find(save_id=save.save_id), find(save_id=provisional_save_id(site.location.url))
+    if named is None:
+        return announced, None
+    told_before = _find_former(named, save, find)
+    if told_before is not None:
+        return told_before, None
+    is_expected = announced is not None and announced.lifecycle == Lifecycle.ANNOUNCED.value
+    return (announced, named) if is_saved_anew(named, save, is_expected=is_expected) else (named, None)
+
+
+def _find_former(
+    named: CheckpointRow, save: Save, find: Callable[..., CheckpointRow | None]
+) -> CheckpointRow | None:
+    """Return the save that a request told of before a later one of the same bytes took its save id."""
+    if not (save.is_named_by_content and save.is_dated) or named.created_at == save.created_at:
+        return None
+    return find(save_id=former_save_id(save.save_id, save.created_at))
 
 
 def _held_against(tx: Transaction, row: CheckpointRow, site: Site, save: Save) -> PartRow | None:
@@ -107,18 +132,28 @@ def _held_against(tx: Transaction, row: CheckpointRow, site: Site, save: Save) -
 
 
 def _add(
-    tx: Transaction, site: Site, save: Save, before: CheckpointRow | None, *, actor: Actor
+    tx: Transaction,
+    site: Site,
+    save: Save,
+    before: CheckpointRow | None,
+    former: CheckpointRow | None,
+    *,
+    actor: Actor,
 ) -> Registered:
+    if former is not None:
+        kept = former_save_id(former.save_id, former.created_at)
+        checkpoints.change_checkpoint(tx, former.id, {"save_id": kept})
     row = add_to_checkpoint(tx, site, save, before, registered_by=actor.name)
     gone, superseded = supersede(tx, site, row)
-    told = registered_fact(row, save, about=subject_of(row))
-    facts = [*site.facts, superseded, told, *step_back(tx, site.run, row)]
+    told = registered_fact(row, save, about=subject_of(row), former=former)
+    facts = [*site.facts, superseded, told, *hold_against_history(tx, site.run, row)]
     touch_run(tx, site.run.id)
     record_facts(tx, facts, actor=actor)
     cancel_superseded(tx, gone, actor=actor)
     if _can_be_judged(row, save):
         _queue(tx, row, save, actor=actor)
-    return _answer(tx, row, save, is_new=True, superseded=gone)
+    notes = () if former is None else (former_note(former),)
+    return _answer(tx, row, save, is_new=True, superseded=gone, notes=notes)
 
 
 def _improve(tx: Transaction, row: CheckpointRow, part: PartRow, save: Save, *, actor: Actor) -> Registered:

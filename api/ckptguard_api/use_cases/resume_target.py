@@ -80,7 +80,7 @@ def answer_resume_target(
             min_provenance=None if row.min_provenance is None else Provenance(row.min_provenance),
         )
         narrowed = narrow(tx, row, asked)
-        candidates = [to_candidate(one) for one in narrowed.rows]
+        candidates = [asked.as_seen(to_candidate(one)) for one in narrowed.rows]
         choice = choose(candidates, asked, now=tx.now)
         return _describe(tx, row, asked, choice, narrowed, candidates)
 

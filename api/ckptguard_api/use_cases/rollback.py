@@ -7,10 +7,11 @@ from typing import Any
 from sqlalchemy import Row, update
 
 from ckptguard.errors import ConflictError
+from ckptguard.model.manifest_laws import MAX_INTEGER
 from ckptguard.model.service import EventKind, Lifecycle, SupersededBy
 from ckptguard_api.database import Transaction
 from ckptguard_api.domain.actor import Actor
-from ckptguard_api.domain.branches import Lineage, Place, is_on_the_way, lineage_of
+from ckptguard_api.domain.branches import Place, is_on_the_way, lineage_of
 from ckptguard_api.domain.fact import Fact
 from ckptguard_api.domain.subject import Subject
 from ckptguard_api.repositories import branches
@@ -63,17 +64,40 @@ def rewind(tx: Transaction, run: RunRow, checkpoint: Row[Any] | None) -> tuple[F
 
     Open validations stay: a rolled-back checkpoint can still be chosen by its step.
     """
-    lineage: Lineage = {}
-    place = None
-    if checkpoint is not None:
-        place = Place(branch=checkpoint.branch, step=checkpoint.step)
-        lineage = lineage_of(place, branches.origins_of(tx, run.id))
-    # Whoever starts from a live checkpoint leaves only later ones behind, and finds nothing to restore.
+    place = None if checkpoint is None else _place(checkpoint)
     is_live = checkpoint is not None and checkpoint.lifecycle != Lifecycle.SUPERSEDED
-    live = branches.live_checkpoints(tx, run.id, after=place if is_live else None)
-    gone = [row.id for row in live if not is_on_the_way(_place(row), lineage)]
+    return _move(tx, run, place, live=place if is_live else None)
+
+
+def go_on_in_branch(tx: Transaction, run: RunRow) -> tuple[Fact, ...]:
+    """Let the first save of the run's branch show where it is; return what is to be told.
+
+    Where starts fail whatever they come from, a run is back at the checkpoint that was passed over, and the
+    job that was started last may get going all the same. Its save is then the way that the run went: nothing
+    of another way stays live beside it.
+    """
+    origin = branches.origin_of(tx, run.id, run.branch)
+    to = Place(branch=run.branch, step=MAX_INTEGER)
+    if origin is None or origin.lifecycle != Lifecycle.REGISTERED:
+        return _move(tx, run, to, live=None)
+    return _move(tx, run, to, live=_place(origin))
+
+
+def _move(tx: Transaction, run: RunRow, to: Place | None, *, live: Place | None) -> tuple[Fact, ...]:
+    """Make exactly those live that lead to a place.
+
+    Args:
+        tx: Where.
+        run: Of which run.
+        to: The place; None: nothing leads there.
+        live: A place on the way that is live: only later ones are left behind, and nothing is restored.
+            None: everything is looked at.
+    """
+    lineage = {} if to is None else lineage_of(to, branches.origins_of(tx, run.id))
+    standing = branches.live_checkpoints(tx, run.id, after=live)
+    gone = [row.id for row in standing if not is_on_the_way(_place(row), lineage)]
     back = []
-    if checkpoint is not None and not is_live:
+    if lineage and live is None:
         left = branches.rolled_back_checkpoints(tx, run.id)
         back = [row.id for row in left if is_on_the_way(_place(row), lineage)]
     branches.roll_back(tx, gone)

@@ -17,12 +17,16 @@ from ckptguard_api.tracing import Tracing
 from ckptguard_api.use_cases.announce import mark_incomplete
 from ckptguard_api.use_cases.deliver import Deliverer
 from ckptguard_api.use_cases.fan_out import fan_out
+from ckptguard_api.use_cases.retries import queue_retries
 from ckptguard_api.use_cases.scrub import queue_scrubs
 from ckptguard_api.use_cases.trace import tracing_work
 from ckptguard_api.use_cases.watch import watch_runs, watch_workers
 
 TICK_S: Final = 1.0
 STOP_WITHIN_S: Final = 2.0
+RETRIES_EVERY_S: Final = 5.0
+"""What is due to be asked again waits no longer than this to be queued."""
+
 _INCOMPLETE_AT_ONCE: Final = 100
 
 
@@ -48,6 +52,7 @@ def tasks_of(settings: Settings, *, tracing: Tracing | None = None) -> Sequence[
         Task(name="leases", every_s=2.0, work=leases),
         Task(name="webhooks", every_s=1.0, work=fan_out),
         Task(name="announcements", every_s=15.0, work=announcements),
+        Task(name="retries", every_s=RETRIES_EVERY_S, work=queue_retries),
         Task(name="workers", every_s=5.0, work=workers),
         Task(name="runs", every_s=15.0, work=watch_runs),
         Task(name="scrubs", every_s=60.0, work=queue_scrubs),

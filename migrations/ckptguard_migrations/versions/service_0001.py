@@ -25,8 +25,9 @@ _OPEN: Final = (
     "validation_state IS NOT NULL "
     "OR lifecycle = 'announced' "
     "OR (lifecycle = 'registered' "
-    "AND verdict IS NULL)"
+    "AND (verdict IS NULL OR retry_at IS NOT NULL))"
 )
+_RETRIED: Final = "lifecycle = 'registered' AND retry_at IS NOT NULL"
 _TABLES: Final = (
     "manifests",
     "projects",
@@ -269,6 +270,7 @@ def _create_checkpoints() -> None:
         sa.Column("expected_parts", sa.JSON(), nullable=False),
         sa.Column("lifecycle", sa.String(length=16), nullable=False),
         sa.Column("superseded_by", sa.String(length=16), nullable=True),
+        sa.Column("gone_at", _AT, nullable=True),
         sa.Column("keep_alive_until", _AT, nullable=True),
         sa.Column("verdict", sa.String(length=8), nullable=True),
         sa.Column("basis", sa.String(length=8), nullable=True),
@@ -281,6 +283,7 @@ def _create_checkpoints() -> None:
         sa.Column("is_quarantined", sa.Boolean(), nullable=False),
         sa.Column("is_suspect", sa.Boolean(), nullable=False),
         sa.Column("validation_state", sa.String(length=16), nullable=True),
+        sa.Column("retry_at", _AT, nullable=True),
         sa.CheckConstraint(
             "(verdict IS NOT NULL AND verdict = 'INVALID') = (basis IS NOT NULL)",
             name=op.f("ck_checkpoints_basis"),
@@ -391,6 +394,14 @@ def _create_checkpoints() -> None:
     )
     op.create_index(
         "ix_checkpoints_run_counts", "checkpoints", ["run_id", "lifecycle", "verdict"], unique=False
+    )
+    op.create_index(
+        "ix_checkpoints_retry",
+        "checkpoints",
+        ["run_id", "retry_at"],
+        unique=False,
+        sqlite_where=sa.text(_RETRIED),
+        postgresql_where=sa.text(_RETRIED),
     )
     op.create_index(
         "ix_checkpoints_run_order",

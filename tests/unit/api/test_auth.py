@@ -171,7 +171,7 @@ def test_a_revoked_token_is_refused_at_once_by_another_process(served: ServedApp
 
 def test_a_token_ends_by_itself(served: ServedApp) -> None:
     headers = {"Authorization": f"Bearer {served.token(Scope.READ, expires_in_s=0.5)}"}
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     seen = set()
     while 401 not in seen and time.monotonic() < deadline:
         seen.add(httpx.get(f"{served.url}/v1/projects", headers=headers, trust_env=False).status_code)

@@ -240,6 +240,51 @@ def test_if_the_older_one_fails_too_the_first_is_cleared_and_is_the_newest_again
     assert len(training.events(EventKind.RUN_RESTARTS_FAILING)) == 1
 
 
+def _cleared(training: Training) -> tuple[int, int]:
+    """Return two checkpoints; the run was at the older, and is at the newer again: neither is to blame."""
+    first, second = training.save(100), training.save(200)
+    training.fail(second, "a", "b", "c")
+    training.fail(first, "a", "b", "c")
+    assert (training.live(), training.suspects()) == ([first, second], [])
+    return first, second
+
+
+def test_a_job_that_gets_going_after_all_leaves_the_cleared_one_behind(database: Database) -> None:
+    training = Training(database=database)
+    first, second = _cleared(training)
+    revision = training.run.revision
+    expected = training.announce(110)
+    assert training.live() == [first, second], "nothing is saved yet"
+    third = training.register(110)
+    assert third == expected
+    assert training.live() == [first, third]
+    assert training.row(second).superseded_by == "rolled_back"
+    assert training.run.revision > revision
+    told = training.events(EventKind.CHECKPOINT_SUPERSEDED)[-1]
+    assert (told.checkpoint_id, told.data) == (second, {"superseded_by": "rolled_back"})
+    fourth = training.register(120)
+    assert training.live() == [first, third, fourth]
+
+
+def test_a_job_that_gets_going_after_all_gets_back_what_it_came_from(training: Training) -> None:
+    first = training.save(50)
+    second = training.save(100)
+    training.tell(RESUMED, first)
+    third = training.save(200)
+    training.fail(third, "a", "b", "c")
+    training.fail(second, "a", "b", "c")
+    assert training.live() == [first, third], "the newest again is of another way"
+    fourth = training.register(110)
+    assert training.live() == [first, second, fourth]
+
+
+def test_a_save_of_a_way_that_was_left_moves_no_run(training: Training) -> None:
+    first, second = _cleared(training)
+    late = training.register(300, branch=0)
+    assert training.live() == [first, second]
+    assert training.row(late).superseded_by == "rolled_back"
+
+
 def test_progress_clears_counts_and_restarts_failing(training: Training) -> None:
     first, second = training.save(100), training.save(200)
     training.fail(second, "a", "b")

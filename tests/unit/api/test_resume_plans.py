@@ -35,7 +35,9 @@ def plans_of(database: Database, asked: Asked) -> list[str]:
         return [" / ".join(row[3] for row in rows) for rows in explained]
 
 
-@pytest.mark.parametrize("asked", [Asked(), Asked(before_step=1000), Asked(require_newest=True)])
+@pytest.mark.parametrize(
+    "asked", [Asked(), Asked(before_step=1000), Asked(require_newest=True), Asked(exclude=(1, 2, 3))]
+)
 def test_no_read_walks_over_damaged_checkpoints(asked: Asked, tmp_path: Path) -> None:
     with fresh_database("sqlite", folder=tmp_path) as database:
         with database.write() as tx:

@@ -102,6 +102,44 @@ def test_policy_of_the_run_is_what_is_asked_unless_the_launcher_says_otherwise(
     assert ask(client, min_assurance="loaded")["state"] == "valid"
 
 
+def test_what_the_launcher_does_not_find_whole_counts_as_deleted(served: ServedApp, run_id: int) -> None:
+    with served.services.database.write() as tx:
+        newest = add_checkpoint(tx, run_id, 1, step=100, verdict=Verdict.VALID, branch=1)
+        content = Assurance.CONTENT
+        below = add_checkpoint(tx, run_id, 1, step=100, verdict=Verdict.VALID, assurance=content)
+        touch_run(tx, run_id)
+        ids = [row.id for row in tx.execute(checkpoints.select().order_by(checkpoints.c.id))]
+    client, first = served.client(Scope.READ), ids[0]
+    assert ask(client)["target"]["id"] == newest
+    told = ask(client, exclude=newest)
+    assert (told["target"]["id"], told["asked"]["exclude"]) == (first, [newest])
+    assert newest not in [passed["id"] for passed in told["passed_over"]]
+    assert told["superseded"] == 1
+    assert ask(client, exclude=newest, step=100)["target"]["id"] == first
+    told = ask(client, exclude=f"{first},{newest},{first}")
+    assert (told["state"], told["below"]["id"]) == ("valid_below", below)
+    assert told["asked"]["exclude"] == [first, newest]
+    told = ask(client, exclude=",".join(map(str, ids)))
+    assert (told["state"], told["passed_over"], told["superseded"]) == ("none_valid", [], 4)
+
+
+def test_what_is_excluded_is_not_waited_for(served: ServedApp, run_id: int) -> None:
+    with served.services.database.write() as tx:
+        coming = add_checkpoint(tx, run_id, 1, step=300)
+        add_validation(tx, coming)
+        touch_run(tx, run_id)
+    client = served.client(Scope.READ)
+    assert ask(client, require_newest=True)["state"] == "pending"
+    assert ask(client, require_newest=True, exclude=coming)["state"] == "valid"
+
+
+@pytest.mark.parametrize("exclude", ["", "x", "1,", "-1", "0", "1 2", "9" * 19, ",".join(["1"] * 33)])
+def test_what_cannot_be_excluded_is_refused(served: ServedApp, exclude: str) -> None:
+    answer = served.client(Scope.READ).get(PATH, params={"exclude": exclude})
+    assert answer.status_code == 422
+    assert answer.json()["problems"][0].startswith("query exclude: ")
+
+
 def test_unknown_run_is_an_answer(served: ServedApp) -> None:
     told = ask(served.client(Scope.READ))
     assert (told["state"], told["index"], told["passed_over"]) == ("unknown_run", 0, [])

@@ -12,7 +12,7 @@ from sqlalchemy import QueuePool, event, select, update
 from ckptguard.errors import TooManyRequestsError
 from ckptguard.model.service import ValidationState
 from ckptguard.model.verdict import Verdict
-from ckptguard_api.answers import waiting
+from ckptguard_api.answers import targets, waiting
 from ckptguard_api.answers.resume import ResumeAnswers
 from ckptguard_api.answers.targets import Prepared, TargetKey
 from ckptguard_api.database import Database
@@ -24,7 +24,7 @@ from ckptguard_api.tables import checkpoints, validations, workers
 from tests.service_rows import add_checkpoint, add_project, add_run, add_store, add_validation, add_worker
 
 KEY = TargetKey(run=(1, "r"), question=Question())
-LONG_S = 20.0
+LONG_S = 60.0
 
 
 async def _stays() -> bool:
@@ -75,6 +75,12 @@ class Waited:
             tx.execute(update(workers).values(values))
 
 
+@pytest.fixture(autouse=True)
+def _databases_may_be_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with other work is no reason to answer 503 here."""
+    monkeypatch.setattr(targets, "READ_TIMEOUT_S", LONG_S)
+
+
 @asynccontextmanager
 async def waited_in(database: Database) -> AsyncIterator[Waited]:
     """Yield what tests wait with."""
@@ -112,7 +118,7 @@ def test_waiting_launcher_gets_the_newer_one_when_its_verdict_comes(
             url = database.engine.url.render_as_string(hide_password=False)
             other = Database(url) if is_other_process else None
             await asyncio.to_thread(waited.judge, other)
-            assert target_step(await asyncio.wait_for(asking, 5.0))
+            assert target_step(await asyncio.wait_for(asking, LONG_S / 2))
             if other is not None:
                 other.close()
 
@@ -133,7 +139,7 @@ def test_worker_that_cannot_do_it_is_not_waited_for(database: Database, kind: st
                 "other project": {"project_id": other},
             }
             waited.change_workers(**changes[kind])
-            assert not target_step(await asyncio.wait_for(waited.ask(), 5.0))
+            assert not target_step(await asyncio.wait_for(waited.ask(), LONG_S / 2))
 
     asyncio.run(story())
 
@@ -145,7 +151,7 @@ def test_worker_of_every_store_is_waited_for(database: Database) -> None:
             asking = asyncio.ensure_future(waited.ask())
             await until_waiting(waited, 1)
             await asyncio.to_thread(waited.judge, None)
-            assert target_step(await asyncio.wait_for(asking, 5.0))
+            assert target_step(await asyncio.wait_for(asking, LONG_S / 2))
 
     asyncio.run(story())
 
@@ -156,7 +162,7 @@ def test_wait_ends_when_the_last_able_worker_falls_silent(database: Database) ->
             asking = asyncio.ensure_future(waited.ask())
             await until_waiting(waited, 1)
             await asyncio.to_thread(waited.change_workers, is_draining=True)
-            assert not target_step(await asyncio.wait_for(asking, 10.0))
+            assert not target_step(await asyncio.wait_for(asking, LONG_S / 2))
 
     asyncio.run(story())
 
@@ -169,12 +175,12 @@ def test_wait_ends_when_the_time_is_up_the_client_is_gone_or_the_server_stops(da
         async with waited_in(database) as waited:
             began = time.monotonic()
             await waited.ask(wait_s=0.3)
-            assert 0.3 <= time.monotonic() - began < 5.0
-            await asyncio.wait_for(waited.ask(is_gone=gone), 5.0)
+            assert 0.3 <= time.monotonic() - began < LONG_S
+            await asyncio.wait_for(waited.ask(is_gone=gone), LONG_S / 2)
             asking = asyncio.ensure_future(waited.ask())
             await until_waiting(waited, 1)
             waited.services.stopping.set()
-            await asyncio.wait_for(asking, 2.0)
+            await asyncio.wait_for(asking, LONG_S / 2)
             assert waited.answers.num_waiting == 0
 
     asyncio.run(story())
@@ -183,12 +189,12 @@ def test_wait_ends_when_the_time_is_up_the_client_is_gone_or_the_server_stops(da
 def test_index_is_waited_on_until_the_revision_is_another(database: Database) -> None:
     async def story() -> None:
         async with waited_in(database) as waited:
-            await asyncio.wait_for(waited.ask(index=7), 5.0)
+            await asyncio.wait_for(waited.ask(index=7), LONG_S / 2)
             asking = asyncio.ensure_future(waited.ask(index=1))
             await until_waiting(waited, 1)
             with database.write() as tx:
                 touch_run(tx, waited.run_id)
-            assert (await asyncio.wait_for(asking, 5.0)).index == 2
+            assert (await asyncio.wait_for(asking, LONG_S / 2)).index == 2
 
     asyncio.run(story())
 
@@ -210,7 +216,7 @@ def test_hundred_launchers_hold_no_connection_and_mark_once(database: Database) 
             await until(lambda: _num_in_use(database) == 0)
             event.remove(database.engine, "before_cursor_execute", seen)
             waited.judge()
-            answers = await asyncio.wait_for(asyncio.gather(*asking), 10.0)
+            answers = await asyncio.wait_for(asyncio.gather(*asking), LONG_S / 2)
             assert all(map(target_step, answers))
 
     asyncio.run(story())

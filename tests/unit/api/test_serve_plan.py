@@ -226,7 +226,7 @@ def test_the_worker_is_told_what_it_needs_and_no_more() -> None:
 
 
 def _wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.01)

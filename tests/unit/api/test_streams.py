@@ -25,7 +25,7 @@ from ckptguard_api.tables import runs, tokens
 from ckptguard_api.use_cases.tokens import revoke_token
 from tests.served_app import ServedApp
 
-_DEADLINE_S = 15.0
+_DEADLINE_S = 60.0
 Event = dict[str, str]
 
 
@@ -36,6 +36,7 @@ class Reader:
         self.events: list[Event] = []
         self.status: int | None = None
         self.is_ended = False
+        self.is_cut = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._read, args=(client, path, headers or {}), daemon=True)
         self._thread.start()
@@ -47,10 +48,13 @@ class Reader:
             assert self._changed.wait_for(condition, _DEADLINE_S), (self.status, self.events, self.is_ended)
 
     def _read(self, client: httpx.Client, path: str, headers: dict[str, str]) -> None:
-        with contextlib.suppress(httpx.HTTPError), client.stream("GET", path, headers=headers) as answer:
-            self._set(status=answer.status_code)
-            for event in _parsed(answer.iter_lines()):
-                self._set(event=event)
+        try:
+            with client.stream("GET", path, headers=headers) as answer:
+                self._set(status=answer.status_code)
+                for event in _parsed(answer.iter_lines()):
+                    self._set(event=event)
+        except httpx.HTTPError:
+            self.is_cut = True
         self._set(is_ended=True)
 
     def _set(
@@ -100,11 +104,15 @@ def _tell(served: ServedApp, about: Subject, **data: Any) -> int:  # noqa: ANN40
     return event.id
 
 
-def _wait_until_nobody_listens(served: ServedApp) -> None:
+def _wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _DEADLINE_S
-    while served.services.events.num_listeners and time.monotonic() < deadline:
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.01)
-    assert served.services.events.num_listeners == 0
+
+
+def _wait_until_nobody_listens(served: ServedApp) -> None:
+    _wait_until(lambda: served.services.events.num_listeners == 0)
 
 
 def _ids(reader: Reader) -> list[int]:
@@ -200,17 +208,17 @@ def test_many_streams_hold_no_connection_of_the_database(served: ServedApp) -> N
     last = _tell(served, run)
     for reader in readers:
         reader.wait_for(lambda reader=reader: last in _ids(reader))  # type: ignore[misc]
-    pool = served.services.database.engine.pool
-    assert pool.checkedout() <= 2  # type: ignore[attr-defined] # the hub's and the revisions'
+    pool: Any = served.services.database.engine.pool
+    _wait_until(lambda: pool.checkedout() <= 2)  # the hub's and the revisions', once the telling is over
+    assert served.services.events.num_listeners == 30
 
 
 def test_streams_end_at_once_when_the_service_stops(served: ServedApp) -> None:
     readers = [Reader(served.client(), "/v1/events/stream") for _ in range(3)]
-    started = time.monotonic()
     served.stop()
     for reader in readers:
         reader.wait_for(lambda reader=reader: reader.is_ended)  # type: ignore[misc]
-    assert time.monotonic() - started < 5
+    assert not any(reader.is_cut for reader in readers), "the server gave up waiting for them"
 
 
 def _frame(number: int) -> Frame:

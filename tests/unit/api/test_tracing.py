@@ -121,7 +121,7 @@ def _built(app: Any) -> Any:  # noqa: ANN401 - Starlette's
 
 def one(spans: InMemorySpanExporter, condition: Callable[[Any], bool]) -> Any:  # noqa: ANN401 - a span
     """Wait for a span: it ends after the answer was sent."""
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + 60.0
     while True:
         found = [span for span in spans.get_finished_spans() if condition(span)]
         if found:

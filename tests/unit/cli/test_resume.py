@@ -264,7 +264,7 @@ def test_what_changed_is_not_printed_and_the_next_one_is(
     code, out, err = ask()
     assert (code, out) == (0, f"{next_one}\n")
     assert "step 1200 is not as it was validated" in err
-    assert [asked.query.get("before_step") for asked in service.requests(TARGET)] == [None, "1200"]
+    assert [asked.query.get("exclude") for asked in service.requests(TARGET)] == [None, "7"]
     (asked_for,) = service.requests(REVALIDATE)
     assert "changed" in asked_for.body["reason"]
     assert service.requests(RESTARTS)[0].body["checkpoint_id"] == 6
@@ -282,19 +282,53 @@ def test_a_changed_one_never_makes_a_run_empty(
 
 
 def test_looking_is_bounded(service: ScriptedService, ask: Ask, checkpoint: Path) -> None:
-    service.on(TARGET, Reply(value=resume_value()))
+    targets = [target_value(id=number) for number in range(1, 30)]
+    service.on(TARGET, *(Reply(value=resume_value(target=target)) for target in targets))
     service.on(REVALIDATE, FORBIDDEN)
     lengthen(checkpoint)
     assert ask()[:2] == (30, "")
+    last = service.requests(TARGET)[-1]
     assert len(service.requests(TARGET)) == resume_operation.MAX_DROPPED + 1
+    assert last.query["exclude"] == ",".join(map(str, range(1, resume_operation.MAX_DROPPED + 1)))
 
 
-def test_a_step_that_was_named_has_no_next_one(service: ScriptedService, ask: Ask, checkpoint: Path) -> None:
-    service.on(TARGET, Reply(value=resume_value()))
+@pytest.mark.parametrize("named", [(), ("--step", "1200")])
+def test_another_save_of_the_same_step_is_the_next_one(
+    named: tuple[str, ...], service: ScriptedService, ask: Ask, checkpoint: Path
+) -> None:
+    sibling = checkpoint.with_name("step-1200-again")
+    sibling.mkdir()
+    (sibling / "a.distcp").write_bytes(b"1")
+    service.on("GET /v1/validations/5/evidence", evidence(sibling))
+    target = target_value(id=6, path="run-7/step-1200-again", validation_id=5)
+    service.on(TARGET, Reply(value=resume_value()), Reply(value=resume_value(target=target)))
+    remove_all(checkpoint)
+    assert ask(*named)[:2] == (0, f"{sibling}\n")
+    first, second = (asked.query for asked in service.requests(TARGET))
+    assert dict(second) == {**first, "exclude": "7"}
+    assert first.get("step") == (named[1] if named else None)
+
+
+def test_a_step_that_was_named_may_have_no_next_one(
+    service: ScriptedService, ask: Ask, checkpoint: Path
+) -> None:
+    service.on(TARGET, Reply(value=resume_value()), Reply(value=resume_value("none_valid")))
     service.on(REVALIDATE, FORBIDDEN)
     lengthen(checkpoint)
     assert ask("--step", "1200")[:2] == (30, "")
-    assert [asked.query["step"] for asked in service.requests(TARGET)] == ["1200"]
+
+
+def test_what_was_passed_over_is_told_once(service: ScriptedService, ask: Ask, checkpoint: Path) -> None:
+    older(service, checkpoint)
+    between = passed_over(1150, id=4)
+    both = resume_value(target=target_value(id=6, step=1100, path="run-7/step-1100", validation_id=5))
+    both |= {"passed_over": [passed_over(), between], "passed_over_total": 5}
+    first = resume_value(passed_over=[passed_over()], passed_over_total=4)
+    service.on(TARGET, Reply(value=first), Reply(value=both))
+    lengthen(checkpoint)
+    code, _, err = ask()
+    assert code == 0
+    assert (err.count("step 1300"), err.count("step 1150"), err.count("3 more")) == (1, 1, 1)
 
 
 def test_without_evidence_nothing_is_printed(service: ScriptedService, ask: Ask) -> None:

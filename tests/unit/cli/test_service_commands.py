@@ -82,6 +82,15 @@ def test_show_and_explain_tell_what_is_damaged_and_obey_nothing(service: Scripte
     assert "it changed in between" in out
 
 
+def test_what_the_service_tries_again_by_itself_is_said(service: ScriptedService, ask: Ask) -> None:
+    doubted = {"verdict": {**detail()["verdict"], "verdict": "UNKNOWN", "basis": None}, "holds": []}
+    value = detail(retry_at="2020-01-01T00:00:00Z") | doubted
+    service.on("GET /v1/checkpoints/7", Reply(value=value))
+    service.on("GET /v1/validations/9/findings", Reply(value={"items": [], "next": None}))
+    assert "tried again  now" in ask("show", "7")[1]
+    assert "The service asks again by itself" in ask("explain", "7")[1]
+
+
 @pytest.mark.parametrize("command", ["show", "explain"])
 def test_json_of_one_checkpoint_is_one_object(command: str, service: ScriptedService, ask: Ask) -> None:
     service.on("GET /v1/checkpoints/7", Reply(value=detail()))

@@ -20,16 +20,20 @@ from tests.scripted_service import TOKEN, Reply, ScriptedService, problem, resum
 Ask = Callable[..., Any]
 TARGET = "GET /v1/runs/run-7/resume-target"
 TOKENS = "POST /v1/tokens"
+SOON_S = 15.0
+"""On a machine with other work; what was to be cut short would have taken 20 s at least."""
+NOT_AGAIN = {"Retry-After": "600"}
+"""Beyond every deadline: what could be repeated is not."""
 RUN = Reply(value={"name": "r"})
 
 
 def test_an_answer_is_a_value(service: ScriptedService, ask: Ask) -> None:
     service.on(TARGET, Reply(value=resume_value(unknown_field={"of": "later"})))
-    answer = ask(calls.resume_target("run-7", before_step=7))
+    answer = ask(calls.resume_target("run-7", before_step=7, exclude=(3, 5)))
     assert isinstance(answer, ResumeAnswer)
     assert answer.state is ResumeState.VALID
     (asked,) = service.asked
-    assert asked.query == {"before_step": "7"}
+    assert asked.query == {"before_step": "7", "exclude": "3,5"}
     assert asked.headers["authorization"] == f"Bearer {TOKEN}"
 
 
@@ -55,7 +59,7 @@ def test_a_retry_after_beyond_the_deadline_ends_the_call_at_once(service: Script
     before = time.monotonic()
     with pytest.raises(ServiceUnavailableError):
         ask(operator_calls.run("r"))
-    assert time.monotonic() - before < 3.0
+    assert time.monotonic() - before < SOON_S
 
 
 def test_a_call_that_must_not_be_made_twice_is_not(service: ScriptedService, ask: Ask) -> None:
@@ -71,7 +75,7 @@ def test_no_connection_is_service_unavailable_within_the_deadline(ask: Ask) -> N
     before = time.monotonic()
     with pytest.raises(ServiceUnavailableError, match=r"no connection|no answer"):
         ask(operator_calls.run("r"), url=url, deadline_s=0.5)
-    assert time.monotonic() - before < 4.0
+    assert time.monotonic() - before < SOON_S
 
 
 def test_silence_ends_at_the_deadline(service: ScriptedService, ask: Ask) -> None:
@@ -81,7 +85,7 @@ def test_silence_ends_at_the_deadline(service: ScriptedService, ask: Ask) -> Non
     with pytest.raises(ServiceUnavailableError):
         ask(operator_calls.run("r"), deadline_s=0.5)
     held.set()
-    assert time.monotonic() - before < 4.0
+    assert time.monotonic() - before < SOON_S
 
 
 def test_a_wait_outlives_the_deadline_and_a_cut_connection(
@@ -126,9 +130,10 @@ _KINDS = [
 def test_a_problem_is_the_error_of_its_type(
     kind: type[CkptGuardError], service: ScriptedService, ask: Ask
 ) -> None:
-    service.on("GET /v1/runs/r", problem(422, kind.code, "because", problems=["one", "two"]))
+    told = problem(422, kind.code, "because", problems=["one", "two"], headers=NOT_AGAIN)
+    service.on("GET /v1/runs/r", told)
     with pytest.raises(CkptGuardError) as caught:
-        ask(operator_calls.run("r"), deadline_s=0.2)
+        ask(operator_calls.run("r"))
     assert type(caught.value) is kind
     assert getattr(caught.value, "problems", None) == ("one", "two")
 
@@ -175,9 +180,9 @@ def test_an_answer_longer_than_any_is_given_up(
 
 
 def test_what_the_service_remembers_comes_with_the_error(service: ScriptedService, ask: Ask) -> None:
-    service.on(TARGET, problem(503, "service_unavailable", last_known=resume_value()))
+    service.on(TARGET, problem(503, "service_unavailable", last_known=resume_value(), headers=NOT_AGAIN))
     with pytest.raises(ServiceUnavailableError) as caught:
-        ask(calls.resume_target("run-7"), deadline_s=0.2)
+        ask(calls.resume_target("run-7"))
     assert caught.value.last_known == resume_value()
 
 
@@ -221,7 +226,7 @@ def test_another_deadline_shares_the_connections(service: ScriptedService) -> No
         before = time.monotonic()
         with pytest.raises(ServiceUnavailableError):
             client.within(0.3).run("r")
-        assert time.monotonic() - before < 4.0
+        assert time.monotonic() - before < SOON_S
         held.set()
 
 

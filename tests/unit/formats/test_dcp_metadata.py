@@ -418,6 +418,6 @@ def test_offsets_that_hash_alike_do_not_cost_quadratic_time() -> None:
         md.MetadataIndex("w", torch.Size((n, 0, 0, 0, 0, 0))): _StorageInfo("f", n, 1) for n in range(4000)
     }
     data = pickle.dumps(metadata)
-    started = time.perf_counter()
+    started = time.process_time()
     read_metadata(data, file="m", limits=Limits())
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10

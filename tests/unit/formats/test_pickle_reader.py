@@ -232,11 +232,11 @@ def test_a_key_of_exponential_hash_is_not_hashed() -> None:
 def test_colliding_integer_keys_do_not_cost_quadratic_time() -> None:
     # All multiples of 2**61 - 1 hash to 0.
     keys = b"".join(b"\x8a\x0c" + (n * (2**61 - 1)).to_bytes(12, "little") + b"N" for n in range(1, 50_000))
-    started = time.perf_counter()
+    started = time.process_time()
     value = read(b"}(" + keys + b"u.")
     assert isinstance(value, dict)
     assert len(value) == 49_999
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize(
