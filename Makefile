@@ -36,6 +36,7 @@ prove: venv ## the stated numbers, printed as tables
 	$(RUN) python benchmarks/detection.py --count 5000
 	$(RUN) python benchmarks/metadata_scale.py
 	$(RUN) python benchmarks/speed.py
+	$(RUN) python benchmarks/guarded_save.py
 	$(RUN) python benchmarks/service_load.py
 	$(RUN) python benchmarks/claims.py
 	$(RUN) python benchmarks/kills.py --kills 200

@@ -23,7 +23,7 @@ from ckptguard_api.settings import Settings
 from ckptguard_api.use_cases.projects import create_project
 from ckptguard_api.use_cases.tokens import TokenWish, create_token
 
-_DEADLINE_S = 20.0
+_DEADLINE_S = 60.0
 
 
 @dataclass(kw_only=True)
@@ -77,15 +77,19 @@ class ServedApp:
 
 @contextmanager
 def served_app(
-    database: Database, *, settings: Settings | None = None, projects: tuple[str, ...] = ("default",)
+    database: Database,
+    *,
+    settings: Settings | None = None,
+    projects: tuple[str, ...] = ("default",),
+    port: int = 0,
 ) -> Iterator[ServedApp]:
-    """Yield a running service on this database, with these projects."""
+    """Yield a running service on this database, with these projects; `port` 0 is a free one."""
     settings = settings or Settings(database_url=SecretStr(_url_of(database)), data_dir=Path("unused"))
     services = Services(database=database, settings=settings)
     for name in projects:
         create_project(services, name, (), by=SERVICE)
     app = create_app(services)
-    listener = Listener(host="127.0.0.1", port=0)
+    listener = Listener(host="127.0.0.1", port=port)
     listening = listener.open()
     url = listener.url(listening.getsockname()[1])
     server = uvicorn.Server(server_config(app, listener))

@@ -36,7 +36,11 @@ BUILT_INS: Final[Mapping[str, BuiltIn]] = {
     "manifest": BuiltIn("ckptguard.cli.manifest", "Make a manifest of what is stored, or show one."),
     "damage": BuiltIn("ckptguard.cli.damage", "Inject a named fault into a copy, for drills."),
     "register": BuiltIn("ckptguard.cli.register", "Register a checkpoint, so that it is validated."),
+    "adopt": BuiltIn(
+        "ckptguard.cli.adopt", "Find and register the checkpoints below a root, once or for ever."
+    ),
     "announce": BuiltIn("ckptguard.cli.announce", "Say that a save begins."),
+    "spool": BuiltIn("ckptguard.cli.spool", "Registrations of guarded saves that wait to be sent."),
     "resume": BuiltIn("ckptguard.cli.resume", "Print the last checkpoint proven good, for a launcher."),
     "run": BuiltIn("ckptguard.cli.run", "Make a run, look at it, change its policy."),
     "runs": BuiltIn("ckptguard.cli.runs", "List the runs, and what a failure now would cost."),

@@ -28,8 +28,10 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _HELP = """Register a checkpoint: a worker validates it, and launchers may then get it.
 
-A manifest that lies beside the shards is sent along; without one, format, number and length of
-the files are. Shards are only listed, not read. The same again is the same registration.
+A manifest that lies beside the shards is sent along, as `read_back`: it proves that nothing
+changed since. That all files are of one save, only the writer's own word proves: a guarded save,
+or --manifest FILE. Without a manifest, format, number and length of the files are sent. Shards
+are only listed, not read. The same again is the same registration.
 
 \b
 Examples:

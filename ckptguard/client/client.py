@@ -90,6 +90,15 @@ class Client(Methods, Sends):
                 return self._ask(call, deadline)
         raise AssertionError  # the loop returns or raises
 
+    def send_once(self, call: Call[T]) -> T:
+        """Make a call, and not again: for callers who come back by themselves, and who must not chatter.
+
+        Raises:
+            ServiceUnavailableError: No answer until the deadline.
+            CkptGuardError: What the service answered.
+        """
+        return self._ask(call, Deadline(self._clock, call, self._deadline_s))
+
     def _ask(self, call: Call[T], deadline: Deadline) -> T:
         timeout = deadline.timeout()
         asked = prepare(call, self.address, hold_s=deadline.hold_left_s)

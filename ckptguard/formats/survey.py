@@ -1,6 +1,6 @@
 """What a folder is, from names alone: one checkpoint, a folder of steps, or neither."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -68,7 +68,7 @@ def survey(tree: FolderTree, adapters: Sequence[FormatAdapter], *, root_name: st
                 kind=FolderKind.STEPS,
                 steps=steps,
                 base=base,
-                unfinished=_unfinished(tree, base),
+                unfinished=unfinished_in(tree, base),
                 own_formats=tuple(sorted(at_root)),
             )
     if find_parts(tree, "", adapters):
@@ -96,21 +96,38 @@ def _at_level(tree: FolderTree, level: int) -> Iterator[str]:
 
 
 def _steps(tree: FolderTree, base: str, adapters: Sequence[FormatAdapter]) -> tuple[StepFolder, ...]:
-    children = [child for child in tree.children.get(base, ()) if parse_step(child) is not None]
-    steps = [_step(tree, base, child, adapters) for child in children]
+    numbers = {child: parse_step(child) for child in tree.children.get(base, ())}
+    named = {join(base, child): step for child, step in numbers.items() if step is not None}
+    return steps_among(tree, named, adapters)
+
+
+def steps_among(
+    tree: FolderTree, named: Mapping[str, int], adapters: Sequence[FormatAdapter]
+) -> tuple[StepFolder, ...]:
+    """Say what stands in folders that are steps of one run, and whether names call it committed.
+
+    Args:
+        tree: Names.
+        named: Folders of one run, and the step that each is.
+        adapters: In the order in which they are asked.
+
+    Returns:
+        By step.
+    """
+    steps = [_step(tree, folder, step, adapters) for folder, step in named.items()]
     return tuple(sorted(_hold_together(tree, steps), key=lambda step: (step.step, step.folder)))
 
 
-def _step(tree: FolderTree, base: str, name: str, adapters: Sequence[FormatAdapter]) -> StepFolder:
-    folder = join(base, name)
+def _step(tree: FolderTree, folder: str, step: int, adapters: Sequence[FormatAdapter]) -> StepFolder:
     parts = find_parts(tree, folder, adapters)
     doubt = next((part.doubt for part in parts if part.doubt), None)
     if not parts:
         doubt = "nothing of a known format in it"
-    if name + UNFINISHED_SUFFIX in tree.files.get(base, ()):
+    base, _, name = folder.rpartition("/")
+    if name and name + UNFINISHED_SUFFIX in tree.files.get(base, ()):
         doubt = f"marked by {name}{UNFINISHED_SUFFIX}"
     return StepFolder(
-        step=parse_step(name) or 0,
+        step=step,
         folder=folder,
         formats=tuple(dict.fromkeys(part.adapter.name for part in parts)),
         doubt=doubt,
@@ -135,6 +152,7 @@ def _hold_together(tree: FolderTree, steps: Sequence[StepFolder]) -> Iterator[St
             yield step
 
 
-def _unfinished(tree: FolderTree, base: str) -> tuple[str, ...]:
+def unfinished_in(tree: FolderTree, base: str) -> tuple[str, ...]:
+    """Return what stands directly in a folder under the name of a save in progress."""
     names = (*tree.children.get(base, ()), *tree.files.get(base, ()))
     return tuple(join(base, name) for name in names if is_unfinished_name(name))

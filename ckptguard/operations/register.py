@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from ckptguard.errors import ConfigError, ManifestFormatError, ObjectNotFoundErr
 from ckptguard.formats.checkpoint import Checkpoint
 from ckptguard.formats.discover import discover
 from ckptguard.formats.manifest_json import to_json
-from ckptguard.model.manifest import Manifest
+from ckptguard.model.manifest import ChecksumSource, Manifest, Origin
 from ckptguard.model.policy import Depth, Limits
 from ckptguard.operations.look import below_root
 from ckptguard.operations.manifest import load_manifest
@@ -132,7 +132,17 @@ def _manifests(store: Store, listing: Listing, wish: Wish) -> Iterator[Manifest]
         if beside.manifest is None:
             problems = [finding.message for finding in beside.findings]
             raise ManifestFormatError(problems or [f"no usable manifest in {folder or 'the folder'}"])
-        yield beside.manifest
+        yield as_found(beside.manifest)
+
+
+def as_found(manifest: Manifest) -> Manifest:
+    """Return what a manifest beside the shards says, as said by whoever may write to the store.
+
+    Only the writer's own POST proves provenance (design §3). The identity stays the same, so that
+    POST, before or after, counts for more and is no conflict.
+    """
+    files = tuple(replace(file, checksum_source=ChecksumSource.STORAGE) for file in manifest.files)
+    return replace(manifest, origin=Origin.READ_BACK, files=files)
 
 
 def _with_manifest(wish: Wish, manifest: Manifest, location: dict[str, str]) -> Registration:
