@@ -261,10 +261,17 @@ def lease_service() -> Iterator[LeaseService]:
     thread.join()
 
 
-def eventually(is_so: Callable[[], Any], *, within_s: float = 60.0, what: str = "it") -> Any:  # noqa: ANN401
-    """Wait until something is so, and return it."""
+def eventually(
+    is_so: Callable[[], Any],
+    *,
+    within_s: float = 120.0,
+    what: str = "it",
+    said: Callable[[], str] | None = None,
+) -> Any:  # noqa: ANN401
+    """Wait until something is so, and return it; `said` is asked for what went on where it never is."""
     until = time.monotonic() + within_s
     while not (found := is_so()):
-        assert time.monotonic() < until, f"{what} did not come within {within_s} s"
+        told = said() if said is not None and time.monotonic() >= until else ""
+        assert time.monotonic() < until, f"{what} did not come within {within_s} s; {told}"
         time.sleep(0.02)
     return found

@@ -85,14 +85,14 @@ def test_a_store_that_comes_back_makes_its_checkpoint_valid_without_a_person(
         value: dict[str, Any] = admin.get("/v1/runs/r/resume-target").json()
         return value if value["passed_over"][0]["verdict"] == "UNKNOWN" else None
 
-    seen = eventually(in_doubt, what=f"a verdict; {worker.said()}")
+    seen = eventually(in_doubt, what="a verdict", said=worker.said)
     assert seen["state"] == "pending"
     assert "store_unavailable" in seen["passed_over"][0]["detail"]
     early = resume(served, tmp_path)
     assert (early.returncode, early.stdout) == (20, ""), early.stderr
 
     (tmp_path / "away").rename(root)
-    eventually(lambda: _verdict_of(admin, checkpoint_id) == "VALID", what=f"a VALID; {worker.said()}")
+    eventually(lambda: _verdict_of(admin, checkpoint_id) == "VALID", what="a VALID", said=worker.said)
     found = resume(served, tmp_path)
     assert (found.returncode, found.stdout) == (0, f"{root / 'step-1'}\n"), found.stderr
     history = admin.get(f"/v1/checkpoints/{checkpoint_id}").json()["history"]

@@ -91,7 +91,7 @@ def warm_canary(worker: WorkerProcess) -> int:
 
 def report_of(validation: Validation, worker: WorkerProcess) -> dict[str, Any]:
     reports: list[dict[str, Any]] = eventually(
-        lambda: validation.reports or worker.process.poll(), what=f"a verdict; {worker.said()}"
+        lambda: validation.reports or worker.process.poll(), what="a verdict", said=worker.said
     )
     assert isinstance(reports, list), worker.said()
     return reports[0]

@@ -40,14 +40,15 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LeaseServi
 def supervisors(worker: WorkerProcess) -> list[int]:
     found: list[int] = eventually(
         lambda: len(pids := worker.children("ckptguard_workers")) == WORLD_SIZE and pids,
-        what=f"two supervisors; {worker.said()}",
+        what="two supervisors",
+        said=worker.said,
     )
     return found
 
 
 def report_of(validation: Validation, worker: WorkerProcess) -> dict[str, Any]:
     reports: list[dict[str, Any]] = eventually(
-        lambda: validation.reports, within_s=120, what=f"a verdict; {worker.said()}"
+        lambda: validation.reports, within_s=120, what="a verdict", said=worker.said
     )
     return reports[0]
 

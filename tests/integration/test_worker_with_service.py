@@ -68,6 +68,6 @@ def test_a_registered_checkpoint_gets_its_verdict(
         is_settled = value["state"] == "valid" and value["passed_over"][0]["reason"] == "invalid"
         return value if is_settled else None
 
-    found = eventually(target, what=f"a resume target; {worker.said()}")
+    found = eventually(target, what="a resume target", said=worker.said)
     assert (found["target"]["step"], found["target"]["assurance"]) == (1, "loaded")
     assert found["passed_over"][0]["basis"] == "damage"

@@ -70,9 +70,19 @@ class LeaseKeeper:
             self._has_news.set()
             thread.join()
 
-    def expect_end(self) -> None:
-        """Know that the verdict is on its way: it ends the lease, and no result of a file is of use to it."""
+    @contextmanager
+    def expecting_end(self) -> Iterator[None]:
+        """Know that the verdict is on its way: it ends the lease, and no result of a file is of use to it.
+
+        Where it did not arrive, the lease goes on as before.
+        """
         self._is_handed_in = True
+        try:
+            yield
+        except BaseException:
+            self._is_handed_in = False
+            self._has_news.set()
+            raise
 
     def report(self, progress: Progress) -> None:
         """Take the newest progress; the next heartbeat tells it."""

@@ -141,9 +141,12 @@ class LeaseLoop:
             return validate_lease(lease, job, canary=canary, keeper=keeper, clock=self._clock, show=show)
 
     def _hand_in(self, lease: Lease, report: Report, keeper: LeaseKeeper) -> None:
-        keeper.expect_end()
+        def give() -> None:
+            with keeper.expecting_end():
+                self._calls.verdict(lease, report)
+
         try:
-            self._insist(lambda: self._calls.verdict(lease, report), keeper)
+            self._insist(give, keeper)
         except LeaseLostError:
             raise
         except ServiceUnavailableError as error:

@@ -1,6 +1,7 @@
 """What the service is told of a lease while it is worked on."""
 
 import random
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -8,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from ckptguard.client.address import Address
+from ckptguard.errors import ServiceUnavailableError
 from ckptguard.model.policy import Policy
 from ckptguard.scan.result import FileResult, FileScan
 from ckptguard.testing.fakes import FakeClock
@@ -55,7 +57,8 @@ def test_a_lease_that_ends_with_its_verdict_is_no_news(is_handed_in: bool) -> No
         drain = Drain(FakeClock(), drain_s=1.0)
         keeper = LeaseKeeper(calls, _lease(), drain=drain, chance=random.Random(1))  # noqa: S311 - as above
         if is_handed_in:
-            keeper.expect_end()
+            with keeper.expecting_end():
+                pass
         with keeper.keeping():
             eventually(lambda: keeper.is_lost, what="the end of the lease")
         calls.close()
@@ -71,10 +74,25 @@ def test_what_a_verdict_holds_is_not_sent_after_it() -> None:
         keeper = LeaseKeeper(calls, lease, drain=drain, chance=random.Random(1))  # noqa: S311 - as above
         with keeper.keeping():
             eventually(lambda: service.requests(HEARTBEAT), what="the first heartbeat")
-            keeper.expect_end()
-            keeper.report_file(FileResult(scan=FileScan(path="a", length_bytes=1)))
+            with keeper.expecting_end():
+                keeper.report_file(FileResult(scan=FileScan(path="a", length_bytes=1)))
         calls.close()
         assert service.requests(FILES) == []
+
+
+def test_files_are_told_while_the_verdict_does_not_arrive() -> None:
+    with scripted_service() as service:
+        service.on(HEARTBEAT, Reply(value={"expires_at": "2026-01-01T00:00:00Z", "is_wanted": True}))
+        service.on(FILES, Reply(value={"stored": 1, "new": 1}))
+        calls = ServiceCalls(Address.of(service.url, "ckg_t"))
+        drain = Drain(FakeClock(), drain_s=1.0)
+        keeper = LeaseKeeper(calls, _lease(), drain=drain, chance=random.Random(1))  # noqa: S311 - as above
+        with keeper.keeping():
+            with suppress(ServiceUnavailableError), keeper.expecting_end():
+                keeper.report_file(FileResult(scan=FileScan(path="a", length_bytes=1)))
+                raise ServiceUnavailableError("503")  # noqa: EM101 - a test
+            eventually(lambda: service.requests(FILES), what="the result")
+        calls.close()
 
 
 def _told_of_a_file(service: ScriptedService) -> LeaseKeeper:
