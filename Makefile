@@ -7,6 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+TRAINERS := $(VENV)/.trainers
 EXTRAS := canary,s3,zstd,service,postgresql,worker,otel,dev
 # One thread a process: tests and ranks share the cores.
 RUN := OMP_NUM_THREADS=1 PATH="$(abspath $(BIN)):$$PATH"
@@ -31,15 +32,18 @@ lint: venv
 	$(RUN) mypy
 	$(RUN) lint-imports
 
-prove: venv ## the stated numbers, printed as tables
+prove: venv $(TRAINERS) ## the stated numbers, printed as tables
 	$(RUN) python benchmarks/corpus.py
 	$(RUN) python benchmarks/detection.py --count 5000
+	$(RUN) python benchmarks/detection.py --count 5000 --guarded
 	$(RUN) python benchmarks/metadata_scale.py
 	$(RUN) python benchmarks/speed.py
 	$(RUN) python benchmarks/guarded_save.py
 	$(RUN) python benchmarks/service_load.py
 	$(RUN) python benchmarks/claims.py
 	$(RUN) python benchmarks/kills.py --kills 200
+	$(RUN) python benchmarks/guarded_kills.py --kills 200
+	$(RUN) python benchmarks/guarded_races.py --races 60 --orphans 4
 	$(RUN) python -m pytest -m slow -k 'not fuzz' -n $(WORKERS)
 
 bench: venv ## speed and memory alone
@@ -57,6 +61,11 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)" -c constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $(STAMP)
+
+# Only their own examples need the trainers (tests/trainers); none of them is needed to build or to test the rest.
+$(TRAINERS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),trainers]'
+	@touch $(TRAINERS)
 
 clean: ## remove .venv and what demo, bench and prove left
 	rm -rf $(VENV) .demo .bench .prove

@@ -5,7 +5,7 @@ those findings are in `Layout.findings`.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import PurePosixPath
@@ -28,7 +28,9 @@ _warning = partial(Finding, check=CheckName.EXISTENCE, severity=Severity.WARNING
 _info = partial(Finding, check=CheckName.EXISTENCE, severity=Severity.INFO)
 
 
-def check_existence(layouts: Sequence[Layout], listing: Listing) -> tuple[Finding, ...]:
+def check_existence(
+    layouts: Sequence[Layout], listing: Listing, *, listed: Collection[str] = ()
+) -> tuple[Finding, ...]:
     """Report every file that a layout refers to and the listing does not hold, and files left over.
 
     A file of 0 bytes is there. Files that no metadata refers to never condemn: torch
@@ -37,6 +39,8 @@ def check_existence(layouts: Sequence[Layout], listing: Listing) -> tuple[Findin
     Args:
         layouts: All parts of one checkpoint; paths relative to its root.
         listing: That root.
+        listed: What manifests list, by path: part of the save, though no metadata refers to it
+            (torch writes a file for every thread, also one that has nothing to store).
 
     Returns:
         Findings of check 1, bounded per kind.
@@ -52,7 +56,7 @@ def check_existence(layouts: Sequence[Layout], listing: Listing) -> tuple[Findin
             _uncommitted_ranks(layouts, listing),
             _links(layouts, listing),
             _absent_sidecars(layouts, listing),
-            _unreferenced(layouts, listing),
+            _unreferenced(layouts, listing, listed),
         )
     )
 
@@ -202,13 +206,13 @@ def _absent_sidecars(layouts: Sequence[Layout], listing: Listing) -> Iterator[Fi
             )
 
 
-def _unreferenced(layouts: Sequence[Layout], listing: Listing) -> Iterator[Finding]:
-    known = {
+def _unreferenced(layouts: Sequence[Layout], listing: Listing, listed: Collection[str]) -> Iterator[Finding]:
+    referred = {
         *(shard.path for layout in layouts for shard in layout.shards),
         *(metadata.path for layout in layouts for metadata in layout.metadata_files),
         *(path for layout in layouts for path in layout.sidecars),
     }
-    folders = {_folder(path) for path in known}
+    folders, known = {_folder(path) for path in referred}, referred.union(listed)
     others = [
         path
         for path in sorted(listing.files)

@@ -15,8 +15,8 @@ from ckptguard.model.layout import Layout
 from ckptguard.model.policy import Policy, StoreTimes
 from ckptguard.storage.listing import Listing
 
-_COMMIT_SUFFIX: Final = ".metadata"
-"""Only DCP's own metadata is known to be written after every shard (`FileSystemWriter.finish`)."""
+_COMMIT_SUFFIXES: Final = (".metadata", ".snapshot_metadata")
+"""Written after every shard: by DCP (`FileSystemWriter.finish`), and by torchsnapshot (`Snapshot.take`)."""
 
 
 def check_times(layouts: Sequence[Layout], listing: Listing, policy: Policy) -> tuple[Finding, ...]:
@@ -70,7 +70,7 @@ def _committed_at(layout: Layout, listing: Listing) -> datetime | None:
     stats = (
         listing.files.get(metadata.path)
         for metadata in layout.metadata_files
-        if metadata.path.endswith(_COMMIT_SUFFIX)
+        if metadata.path.endswith(_COMMIT_SUFFIXES)
     )
     times = [stat.modified_at for stat in stats if stat is not None and stat.modified_at is not None]
     return max(times, default=None)

@@ -42,6 +42,7 @@ BUILT_INS: Final[Mapping[str, BuiltIn]] = {
     "announce": BuiltIn("ckptguard.cli.announce", "Say that a save begins."),
     "spool": BuiltIn("ckptguard.cli.spool", "Registrations of guarded saves that wait to be sent."),
     "resume": BuiltIn("ckptguard.cli.resume", "Print the last checkpoint proven good, for a launcher."),
+    "restarted": BuiltIn("ckptguard.cli.restarted", "Tell what became of a start, for a launcher."),
     "run": BuiltIn("ckptguard.cli.run", "Make a run, look at it, change its policy."),
     "runs": BuiltIn("ckptguard.cli.runs", "List the runs, and what a failure now would cost."),
     "history": BuiltIn("ckptguard.cli.history", "List the checkpoints of a run."),

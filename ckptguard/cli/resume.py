@@ -15,20 +15,19 @@ from ckptguard.cli.lines import write_text
 from ckptguard.cli.options import parse_device, parse_duration
 from ckptguard.cli.service import say, service
 from ckptguard.cli.stores import stores_of
-from ckptguard.client.attempt import ATTEMPT_VARIABLE, attempt_key
+from ckptguard.client.attempt import attempt_key
 from ckptguard.client.client import Client
 from ckptguard.client.decode import encode
 from ckptguard.clock import SystemClock
-from ckptguard.errors import CkptGuardError, ConfigError, ConflictError
+from ckptguard.errors import CkptGuardError, ConfigError
 from ckptguard.model.resume import Ending, OnUnavailable
 from ckptguard.operations.last_known import LastKnown, cache_folder
-from ckptguard.operations.resume import Found, Question, Resume
+from ckptguard.operations.resume import Question, Resume
 from ckptguard.operations.resume_decision import Flags
-from ckptguard.operations.resume_report import audit_fresh_start, report_start
+from ckptguard.operations.resume_environment import assignments, root_and_tag
+from ckptguard.operations.resume_start import Started, start
+from ckptguard.operations.resume_tracker import Tracker, tracker_of, write_tracker
 from ckptguard.operations.store_view import StoreView
-
-_MAX_TAKEN_AWAY: Final = 3
-"""Checkpoints that are rewritten or deleted between answer and report, before time must help."""
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -38,6 +37,7 @@ class Format(StrEnum):
 
     PATH = "path"
     STEP = "step"
+    TAG = "tag"  # the name of its folder
     ENV = "env"  # assignments for `eval`
     JSON = "json"
 
@@ -51,8 +51,9 @@ has changed is reported, and the next one is asked for. Everything but the path 
 Examples:
   ckptguard resume --run pretrain-7 --wait 120s
   path=$(ckptguard resume --run pretrain-7 --wait 10m) || exit $?
-  eval "$(ckptguard resume --run pretrain-7 --format env)"
+  target=$(ckptguard resume --run pretrain-7 --format env) || exit $?; eval "$target"
   ckptguard resume --run pretrain-7 --step 1200 --no-report --json
+  ckptguard resume --run pretrain-7 --write-tracker megatron
   ckptguard resume --run pretrain-7 --on-unavailable last-known --store demo=/mnt/ckpts
 
 \b
@@ -112,6 +113,10 @@ def resume(  # noqa: PLR0913 - one parameter for each option
     no_report: Annotated[
         bool, typer.Option("--no-report", help="Only look: do not tell the service that the run starts.")
     ] = False,
+    tracker: Annotated[
+        Tracker | None,
+        typer.Option("--write-tracker", help="Have the trainer's own pointer beside it name it, too."),
+    ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print exactly one JSON object, also where there is no path.")
     ] = False,
@@ -139,15 +144,20 @@ def resume(  # noqa: PLR0913 - one parameter for each option
     )
     view = StoreView(roots=stores_of(os.environ, store))
     attempt = attempt_key(os.environ)
-    output = Output(run=run, format=format, is_json=json, attempt=attempt)
+    output = Output(run=run, format=format, is_json=json)
     with service(deadline_s=parse_duration("--deadline", deadline)) as client:
-        return _run(client, question, flags, view, output, is_reported=not no_report)
+        asking = _asking(client, question, flags, view)
+        try:
+            started = start(asking, attempt=attempt, is_reported=not no_report)
+            if tracker is not None:
+                _lead_there(tracker, started)
+        except CkptGuardError as error:
+            return output.fail(error)
+        return output.write(started)
 
 
-def _run(
-    client: Client, question: Question, flags: Flags, view: StoreView, output: "Output", *, is_reported: bool
-) -> int:
-    asking = Resume(
+def _asking(client: Client, question: Question, flags: Flags, view: StoreView) -> Resume:
+    return Resume(
         client=client,
         question=question,
         flags=flags,
@@ -156,29 +166,15 @@ def _run(
         clock=SystemClock(),
         tell=say,
     )
-    try:
-        found = _found(client, asking, output, is_reported=is_reported)
-        if found.must_be_audited:
-            audit_fresh_start(client, question.run, attempt=output.attempt)
-    except CkptGuardError as error:
-        return output.fail(error)
-    return output.write(found)
 
 
-def _found(client: Client, asking: Resume, output: "Output", *, is_reported: bool) -> Found:
-    """Find a checkpoint and report the start from it; ask again where it was taken away in between."""
-    for _ in range(_MAX_TAKEN_AWAY):
-        found = asking.find()
-        if found.path is None or not is_reported:
-            return found
-        run, attempt = asking.question.run, output.attempt
-        try:
-            output.attempt = report_start(client, run, attempt=attempt, found=found, tell=say)
-        except ConflictError as error:
-            say(f"step {found.step} cannot be started from any more: {error}")
-        else:
-            return found
-    return Found(ending=Ending.TRY_AGAIN)
+def _lead_there(kind: Tracker, started: Started) -> None:
+    tracker = tracker_of(kind, started.found)
+    if tracker is not None:
+        write_tracker(tracker)
+        say(f"{tracker.path} names {tracker.text}")
+    elif started.found.path is not None:
+        say(f"no tracker was written: {_MEANING[started.found.ending]}")
 
 
 _MEANING: Final = {
@@ -200,22 +196,21 @@ class Output:
         run: Its name.
         format: What to print of a checkpoint.
         is_json: One object in any case.
-        attempt: Name of this start.
     """
 
-    def __init__(self, *, run: str, format: Format, is_json: bool, attempt: str) -> None:  # noqa: A002
+    def __init__(self, *, run: str, format: Format, is_json: bool) -> None:  # noqa: A002
         self._run, self._format, self._is_json = run, format, is_json
-        self.attempt = attempt
 
-    def write(self, found: Found) -> ExitCode:
+    def write(self, started: Started) -> ExitCode:
         """Write how it ended, and return its exit code."""
+        found = started.found
         code = EXIT_CODE_OF_ENDING[found.ending]
         if found.ending in _MEANING:
             say(_MEANING[found.ending])
         if self._is_json:
-            write_json(self._object(found, code))
+            write_json(self._object(started, code))
         elif found.path is not None:
-            write_text(self._text(found, code), sys.stdout)
+            write_text(self._text(found.path, started, code), sys.stdout)
         return code
 
     def fail(self, error: CkptGuardError) -> ExitCode:
@@ -230,23 +225,22 @@ class Output:
             write_json({"schema": SCHEMA, "error": error_to_json(answer, error.code, str(error))})
         return code
 
-    def _text(self, found: Found, code: ExitCode) -> str:
+    def _text(self, path: str, started: Started, code: ExitCode) -> str:
         if self._format is Format.STEP:
-            return f"{found.step}\n"
+            return f"{started.found.step}\n"
+        if self._format is Format.TAG:
+            return f"{root_and_tag(path)[1]}\n"
         if self._format is Format.JSON:
             import json  # noqa: PLC0415 - this format only
 
-            return f"{json.dumps(self._object(found, code))}\n"
+            return f"{json.dumps(self._object(started, code))}\n"
         if self._format is Format.ENV:
-            values = {
-                "CKPTGUARD_RESUME_PATH": found.path or "",
-                "CKPTGUARD_RESUME_STEP": str(found.step),
-                ATTEMPT_VARIABLE: self.attempt,
-            }
+            values = assignments(self._run, started)
             return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items())
-        return f"{found.path}\n"
+        return f"{path}\n"
 
-    def _object(self, found: Found, code: ExitCode) -> dict[str, Any]:
+    def _object(self, started: Started, code: ExitCode) -> dict[str, Any]:
+        found = started.found
         return {
             "schema": SCHEMA,
             "run": self._run,
@@ -254,7 +248,8 @@ class Output:
             "exit_code": int(code),
             "path": found.path,
             "step": found.step,
-            "attempt": self.attempt,
+            "attempt": started.attempt,
+            "branch": started.branch,
             "target": encode(found.target),
             "answer": encode(found.answer),
         }

@@ -14,7 +14,14 @@ from ckptguard.formats.dcp_commit import (
 )
 from ckptguard.formats.dcp_findings import FindingBag, not_opened
 from ckptguard.formats.dcp_metadata import MetadataTables, read_metadata
-from ckptguard.formats.dcp_safetensors import STOCK_READER_GAP, is_safetensors, place_in_file
+from ckptguard.formats.dcp_safetensors import (
+    STOCK_READER_GAP,
+    is_behind_objects,
+    is_safetensors,
+    place_in_file,
+    unreadable_behind_objects,
+)
+from ckptguard.formats.megatron import check_megatron
 from ckptguard.model.checksum import Algorithm, Checksum
 from ckptguard.model.layout import Encoding, Layout, MetadataFile, Shard
 from ckptguard.model.policy import Limits
@@ -80,6 +87,7 @@ def _open_one(
     checksum = Checksum(algorithm=Algorithm.XXH3_128, hex_digits=xxhash.xxh3_128_hexdigest(data))
     tables = read_metadata(data, file=file, limits=limits)
     bag = FindingBag()
+    of_megatron = () if is_rank_local else check_megatron(store, listing, limits, tables)
     shards = tuple(_placed(shard, store, listing, limits, bag) for shard in tables.shards)
     return Layout(
         format=ADAPTER.name,
@@ -87,7 +95,7 @@ def _open_one(
         shards=shards,
         tensors=tables.tensors,
         objects=tables.objects,
-        findings=(*tables.findings, *bag.findings()),
+        findings=(*tables.findings, *bag.findings(), *of_megatron),
         stock_globals=tables.globals,
         stock_reader_gap=_stock_reader_gap(tables, shards),
         is_rank_local=is_rank_local,
@@ -100,6 +108,8 @@ def _open_one(
 
 
 def _placed(shard: Shard, store: Store, listing: Listing, limits: Limits, bag: FindingBag) -> Shard:
+    if is_behind_objects(shard):
+        return unreadable_behind_objects(shard, listing, bag)
     return place_in_file(shard, store, listing, limits, bag) if is_safetensors(shard) else shard
 
 

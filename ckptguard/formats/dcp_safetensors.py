@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import prod
 from typing import Final
 
+from ckptguard.formats import safetensors_faults
 from ckptguard.formats.dcp_findings import FindingBag
 from ckptguard.formats.safetensors_header import HeaderTensor, read_header
 from ckptguard.formats.torch_dtypes import ITEMSIZES
@@ -31,6 +32,47 @@ def is_safetensors(shard: Shard) -> bool:
     if not shard.items or shard.items[-1].offset != 0:
         return False
     return all(item.length_bytes == _bare_bytes(item) for item in shard.items)
+
+
+def is_behind_objects(shard: Shard) -> bool:
+    """Say whether the extents are those of a safetensors file that was written behind pickled objects.
+
+    The objects of a shard come first; all its tensors are then said to lie where the last object ends, each
+    no longer than its bare elements. No torch.save item is that short.
+    """
+    tensors = [item for item in shard.items if item.kind is ItemKind.TENSOR]
+    starts = {item.offset for item in tensors}
+    if len(starts) != 1 or len(tensors) == len(shard.items) or 0 in starts:
+        return False
+    return all(item.length_bytes == _bare_bytes(item) and not item.transforms for item in tensors)
+
+
+def unreadable_behind_objects(shard: Shard, listing: Listing, bag: FindingBag) -> Shard:
+    """Condemn a shard of which no reader of torch finds the safetensors header; return it without items.
+
+    Measured, torch 2.13 and safetensors 0.8: `FileSystemReader` raises UnpicklingError at the first tensor,
+    and `safe_open`, which Hugging Face's reader calls, SafetensorError for the header, which it looks for
+    at the start of the file. The bytes themselves are what was saved.
+    """
+    bare = replace(shard, encoding=Encoding.SAFETENSORS, items=(), min_length_bytes=0)
+    if shard.path not in listing.files:
+        return bare
+    start = max(item.offset for item in shard.items)
+    message = (
+        f"{start} bytes of pickled objects stand before its safetensors header, which every reader expects"
+        " at the start: its tensors cannot be loaded, though no byte was altered; stock writes such shards"
+        " of a state that holds objects: save it with SerializationFormat.TORCH_SAVE"
+    )
+    bag.add(
+        safetensors_faults.malformed(
+            shard.path,
+            message,
+            offset=0,
+            expected="a safetensors header at the start of the file",
+            observed=f"one at byte {start}",
+        )
+    )
+    return replace(bare, min_length_bytes=listing.files[shard.path].length_bytes)
 
 
 def _bare_bytes(item: Item) -> int | None:

@@ -17,7 +17,7 @@ _MARKERS: Final = {
 _WEAK_MARKERS: Final = {"commit_success.txt": "orbax", "saved_model.pb": "TensorFlow"}
 """These may stand beside a checkpoint that we do read, and say nothing against it."""
 _RANK_PT: Final = re.compile(r".+_\d+\.pt")
-_TORCH_CHECKPOINTING: Final = "metadata.pkl"
+TORCH_CHECKPOINTING: Final = "metadata.pkl"
 _MAX_DEPTH: Final = 8
 _MOST_COMMON: Final = 3
 LITTER: Final = re.compile(r"\.DS_Store|\._.*|\.nfs.*|.*\.sw[op]|.*~|Thumbs\.db|desktop\.ini")
@@ -32,7 +32,7 @@ def foreign_marker(names: tuple[str, ...]) -> str | None:
     for marker, format_name in _MARKERS.items():
         if marker in names:
             return f"{format_name}: {marker}"
-    return f"torch_checkpointing: {_TORCH_CHECKPOINTING}" if is_torch_checkpointing(names) else None
+    return f"torch_checkpointing: {TORCH_CHECKPOINTING}" if is_torch_checkpointing(names) else None
 
 
 def is_torch_checkpointing(names: tuple[str, ...]) -> bool:
@@ -41,7 +41,7 @@ def is_torch_checkpointing(names: tuple[str, ...]) -> bool:
     Its `model_0.pt` look like torch.save files; which of them belong together, and to what,
     only its `metadata.pkl` tells.
     """
-    return _TORCH_CHECKPOINTING in names and any(map(_RANK_PT.fullmatch, names))
+    return TORCH_CHECKPOINTING in names and any(map(_RANK_PT.fullmatch, names))
 
 
 def describe(tree: FolderTree, folder: str) -> tuple[str, ...]:

@@ -10,8 +10,10 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from ckptguard.errors import LimitExceededError
-from ckptguard.formats.torch_save_sets import find_missing
+from ckptguard.formats.deepspeed import read_zero_facts
+from ckptguard.formats.torch_save_sets import find_missing, last_of_unstated
 from ckptguard.formats.torch_zip_render import LOCAL_FIXED_BYTES, LOCAL_MAGIC
+from ckptguard.model.finding import CheckName, Finding, FindingCode, Severity
 from ckptguard.model.layout import Encoding, Item, ItemKind, Layout, Shard
 from ckptguard.model.policy import Limits
 from ckptguard.storage.listing import Listing
@@ -63,7 +65,8 @@ class TorchSaveAdapter:
         if len(names) > limits.max_items:
             msg = f"more than {limits.max_items} torch.save files"
             raise LimitExceededError(msg)
-        shards = {name: _missing_shard(name) for name in find_missing(names)}
+        zero = read_zero_facts(store, listing, names)
+        shards = {name: _missing_shard(name) for name in find_missing(names, zero_ranks=zero.num_ranks)}
         notes, foreign = [], []
         for name in names:
             content = _sniff(store, listing, name) if name in listing.files else _Content.TORCH_ZIP
@@ -78,6 +81,10 @@ class TorchSaveAdapter:
                 format=FORMAT,
                 shards=tuple(shards[name] for name in sorted(shards)),
                 objects=tuple(item.fqn for name in sorted(shards) for item in shards[name].items),
+                findings=(
+                    *zero.findings,
+                    *map(_last_known, last_of_unstated(names, zero_ranks=zero.num_ranks)),
+                ),
                 stock_reader_gap=STOCK_READER_GAP,
                 sidecars=tuple(sorted([*foreign, *filter(_is_sidecar, listing.names)])),
                 notes=tuple(notes),
@@ -86,6 +93,17 @@ class TorchSaveAdapter:
 
 
 ADAPTER: Final = TorchSaveAdapter()
+
+
+def _last_known(name: str) -> Finding:
+    return Finding(
+        code=FindingCode.RANK_LOCAL_METADATA,
+        check=CheckName.COVERAGE,
+        severity=Severity.INFO,
+        message=f"{name} is of the last rank that is here; nothing says how many ranks there were,"
+        " so that the loss of later ones would go unseen",
+        file=name,
+    )
 
 
 def _names(listing: Listing) -> list[str]:

@@ -18,25 +18,45 @@ _COUNTED: Final = (
     ),
 )
 # DeepSpeed ZeRO: `bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt`; Accelerate: `random_states_1.pkl`
+ZERO_RANK: Final = re.compile(
+    r"(?P<head>.*zero_pp_rank_)(?P<number>\d{1,6})(?P<tail>_mp_rank_\d+_\w+_states\.pt)"
+)
 _NUMBERED: Final = (
-    re.compile(r"(?P<head>.*zero_pp_rank_)(?P<number>\d{1,6})(?P<tail>_mp_rank_\d+_\w+_states\.pt)"),
+    ZERO_RANK,
     re.compile(r"(?P<head>random_states_)(?P<number>\d{1,6})(?P<tail>\.pkl)"),
 )
 
 
-def find_missing(names: Iterable[str]) -> tuple[str, ...]:
+def find_missing(names: Iterable[str], *, zero_ranks: int = 0) -> tuple[str, ...]:
     """Name the files that the others imply: a rank of a stated world, a gap in a series.
 
     Args:
         names: Files directly in one folder.
+        zero_ranks: Ranks that DeepSpeed's files themselves speak of; 0 where nothing is known.
 
     Returns:
         Missing names, sorted. The last of a series whose length no name states cannot be missed,
         except where another series of the folder has it (ZeRO-3 model and optimizer states).
     """
     known = frozenset(names)
-    expected = {*_counted(known), *_numbered(known)}
+    expected = {*_counted(known), *_numbered(known, zero_ranks)}
     return tuple(sorted(expected - known))
+
+
+def last_of_unstated(names: Iterable[str], *, zero_ranks: int = 0) -> tuple[str, ...]:
+    """Name the last file of each series of ranks whose length nothing states.
+
+    Args:
+        names: Files directly in one folder.
+        zero_ranks: As in `find_missing`.
+    """
+    last: dict[tuple[str, str], tuple[int, str]] = {}
+    for pattern in _NUMBERED:
+        for match in filter(None, map(pattern.fullmatch, names)):
+            if not (pattern is ZERO_RANK and zero_ranks):
+                key, this = (match["head"], match["tail"]), (int(match["number"]), match[0])
+                last[key] = max(last.get(key, this), this)
+    return tuple(sorted(name for _, name in last.values()))
 
 
 def _counted(names: frozenset[str]) -> set[str]:
@@ -61,14 +81,15 @@ def _numbered_sibling(match: re.Match[str], number: int, width: int) -> str:
     return f"{match['head']}{number:0{width}}{match['middle']}{match['count']}{match['tail']}"
 
 
-def _numbered(names: frozenset[str]) -> set[str]:
+def _numbered(names: frozenset[str], zero_ranks: int) -> set[str]:
     expected: set[str] = set()
     for pattern in _NUMBERED:
         series: dict[tuple[str, str], int] = defaultdict(int)
         for match in filter(None, map(pattern.fullmatch, names)):
             key = match["head"], match["tail"]
             series[key] = max(series[key], int(match["number"]))
-        count = max(series.values(), default=-1) + 1
+        stated = zero_ranks if pattern is ZERO_RANK and series else 0
+        count = max(max(series.values(), default=-1) + 1, stated)
         if count <= MAX_RANKS:
             expected |= {f"{head}{number}{tail}" for head, tail in series for number in range(count)}
     return expected

@@ -8,7 +8,7 @@ tuple is built in a quarter to half of the time (docs/adr/0006).
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ckptguard.model.checksum import Checksum
 from ckptguard.model.finding import Finding
@@ -27,7 +27,13 @@ class Encoding(StrEnum):
     TORCH_ZIP_ITEMS = "torch_zip_items"  # DCP: one small torch.save zip per item
     SAFETENSORS = "safetensors"  # header, then raw tensors
     TORCH_SAVE = "torch_save"  # the whole file is one torch.save zip
+    RAW = "raw"  # bare tensors, where a manifest of the format says that they lie
+    ZARR_CHUNKS = "zarr_chunks"  # chunks of Zarr arrays, each encoded by its array's codec
     OPAQUE = "opaque"  # nothing inside is understood; only whole-file checksums apply
+
+
+BARE_ENCODINGS: Final = frozenset({Encoding.SAFETENSORS, Encoding.RAW})
+"""Their items are the elements themselves, contiguous, without anything that checks them."""
 
 
 class Slice(NamedTuple):

@@ -1,6 +1,6 @@
 """One look at a checkpoint: its listing, its layouts, and what checks 1-3 say of them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -34,12 +34,18 @@ class Look:
     findings: tuple[Finding, ...]
 
 
-def look(checkpoint: Checkpoint, listing: Listing) -> Look:
-    """Hold the layouts against the listing and against themselves. Pure."""
+def look(checkpoint: Checkpoint, listing: Listing, *, listed: Collection[str] = ()) -> Look:
+    """Hold the layouts against the listing and against themselves. Pure.
+
+    Args:
+        checkpoint: Its parts.
+        listing: Of its root.
+        listed: What manifests list: of these files none is left over.
+    """
     layouts = checkpoint.layouts
     findings = (
         *(finding for layout in layouts for finding in layout.findings),
-        *check_existence(layouts, listing),
+        *check_existence(layouts, listing, listed=listed),
         *check_byte_counts(layouts, listing),
         *check_coverage(layouts),
         *check_rank_local(layouts),

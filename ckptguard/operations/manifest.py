@@ -221,7 +221,8 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
     Raises:
         StoreError: It was not written; what stood there before still does.
     """
-    target = path / MANIFEST_NAME if path.is_dir() else path
+    is_folder = path.name != MANIFEST_NAME and path.is_dir()
+    target = path / MANIFEST_NAME if is_folder else path
     draft = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     with translating_os_errors(str(target)):
         try:

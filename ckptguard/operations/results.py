@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from ckptguard.canary.outcome import Ending
 from ckptguard.checks.globals import check_object_globals
@@ -10,13 +11,16 @@ from ckptguard.checks.phrases import some_of
 from ckptguard.formats.checkpoint import distinct_shards
 from ckptguard.formats.denied_globals import is_denied
 from ckptguard.model.finding import CheckName, Finding, FindingCode, Severity
-from ckptguard.model.layout import Encoding, Layout, Shard
+from ckptguard.model.layout import BARE_ENCODINGS, Encoding, Layout, Shard
 from ckptguard.model.policy import Depth, NumericsMode, Policy
 from ckptguard.model.report import TensorNumerics
 from ckptguard.model.verdict import CheckResult, CheckStatus, conclude, skipped
 from ckptguard.operations.look import Look
 from ckptguard.operations.reading import Reading
+from ckptguard.operations.reuse import LOADABLE
 from ckptguard.scan.result import FileScan
+
+_WITHOUT_CHECKSUM: Final = BARE_ENCODINGS | {Encoding.OPAQUE, Encoding.ZARR_CHUNKS}
 
 
 def structure_results(
@@ -158,7 +162,7 @@ def numerics_result(
 
 def _unmeasured(seen: Look, reading: Reading) -> tuple[Finding, ...]:
     """Doubt what is to be enforced and was not looked at: files whose values no load measures."""
-    is_measured = {Encoding.TORCH_ZIP_ITEMS, Encoding.SAFETENSORS} if reading.outcome is not None else set()
+    is_measured = LOADABLE if reading.outcome is not None else frozenset()
     shards = [shard for shard in distinct_shards(seen.checkpoint.layouts) if shard.min_length_bytes]
     unmeasured = [shard.path for shard in shards if shard.encoding not in is_measured]
     if not unmeasured:
@@ -268,9 +272,7 @@ def _format_limits(
     shards = [shard for layout in layouts for shard in layout.shards if shard.path not in proven]
     without_crc = [shard for shard in shards if shard.path in scans and scans[shard.path].items_without_crc]
     without_checksum = [
-        shard
-        for shard in shards
-        if shard.encoding in (Encoding.SAFETENSORS, Encoding.OPAQUE) and shard.min_length_bytes
+        shard for shard in shards if shard.encoding in _WITHOUT_CHECKSUM and shard.min_length_bytes
     ]
     return [
         *_limit(

@@ -1,6 +1,6 @@
 """What `resume` tells the service: where a run starts from, or that it starts from nothing."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from ckptguard.client.answers import Restart, Target
 from ckptguard.client.client import Client
@@ -11,21 +11,30 @@ from ckptguard.operations.resume import Found, Tell
 _MAX_ATTEMPT_CHARS: Final = 170
 
 
-def report_start(client: Client, run: str, *, attempt: str, found: Found, tell: Tell) -> str:
+class ToldStart(NamedTuple):
+    """Under which name a start is known.
+
+    Args:
+        attempt: Another one than was asked for where a launcher starts twice under one name, from
+            different checkpoints.
+        branch: Of the run from now on; None: the report failed, or there was nothing to tell.
+    """
+
+    attempt: str
+    branch: int | None
+
+
+def report_start(client: Client, run: str, *, attempt: str, found: Found, tell: Tell) -> ToldStart:
     """Tell the service where the run starts from; what it says does not change where that is.
 
     A report that fails is told, loudly: the run then opens no branch, and restart feedback has
     no beginning.
 
-    Returns:
-        The name under which the start is known: another one where a launcher starts twice under
-        one name, from different checkpoints.
-
     Raises:
         ConflictError: The checkpoint was rewritten or deleted since the service named it.
     """
     if found.target is None:
-        return attempt
+        return ToldStart(attempt, None)
     try:
         try:
             told = _report_resumed(client, run, attempt, found.target)
@@ -36,10 +45,10 @@ def report_start(client: Client, run: str, *, attempt: str, found: Found, tell: 
         raise  # under a name of its own: it is the checkpoint that a run cannot go on from
     except CkptGuardError as error:
         tell(f"WARNING: the start could not be reported, later saves may look like a step back: {error}")
-        return attempt
+        return ToldStart(attempt, None)
     if told.opened:
         tell(f"the run goes on from step {found.step}, as branch {told.branch}")
-    return attempt
+    return ToldStart(attempt, told.branch)
 
 
 def _report_resumed(client: Client, run: str, attempt: str, target: Target) -> Restart:

@@ -15,13 +15,13 @@ import ckptguard
 from ckptguard.canary.outcome import CanaryOutcome
 from ckptguard.checks.version import CHECKS_VERSION
 from ckptguard.model.checksum import Algorithm
-from ckptguard.model.layout import Encoding, Shard
+from ckptguard.model.layout import BARE_ENCODINGS, Encoding, Shard
 from ckptguard.model.policy import NumericsMode
 from ckptguard.operations.look import Look
 from ckptguard.scan.result import FileResult
 from ckptguard.storage.protocol import ObjectStat
 
-LOADABLE: Final = frozenset({Encoding.TORCH_ZIP_ITEMS, Encoding.SAFETENSORS})
+LOADABLE: Final = BARE_ENCODINGS | {Encoding.TORCH_ZIP_ITEMS}
 """Encodings whose shards go through the canary at depth `load`."""
 
 

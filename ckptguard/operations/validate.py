@@ -171,9 +171,10 @@ class _Validation:
         asked, policy = self._asked, self._policy
         listing = list_folder(self._store, asked.place.prefix, max_files=policy.limits.max_files)
         checkpoint = discover(self._store, listing, policy.limits, step=asked.step)
-        seen = look(checkpoint, below_root(listing, checkpoint.root))
+        bare = Look(checkpoint=checkpoint, listing=below_root(listing, checkpoint.root), findings=())
+        self._held = find_manifests(self._store, bare, asked.manifests)
+        seen = look(checkpoint, bare.listing, listed=self._held.expected)
         refuse_part_of_a_set(seen, listing, asked.place.target)
-        self._held = find_manifests(self._store, seen, asked.manifests)
         findings = (
             *seen.findings,
             *unrecognised(seen),

@@ -12,7 +12,7 @@ from ckptguard.formats.protocol import ItemReport, Problem
 from ckptguard.formats.torch_zip_template import TemplateCache
 from ckptguard.model.checksum import Algorithm
 from ckptguard.model.finding import Finding, FindingCode
-from ckptguard.model.layout import Encoding, Shard
+from ckptguard.model.layout import BARE_ENCODINGS, Encoding, Shard
 from ckptguard.model.policy import Limits
 from ckptguard.scan.faults import changed_finding, confirm, pieces_of, store_finding
 from ckptguard.scan.items import verify_item
@@ -205,7 +205,7 @@ def _verify_overlapping(reader: RangeReader, shard: Shard, tally: ShardTally, li
         budget -= item.length_bytes
         if budget < 0:
             tally.suspects.append((item, ItemReport(problems=(_TOO_MANY_READS,))))
-        elif shard.encoding is Encoding.SAFETENSORS:
+        elif shard.encoding in BARE_ENCODINGS:
             tally.items += 1
             tally.items_unproven += 1
         else:

@@ -1,6 +1,5 @@
 """Verify one item's bytes, held whole or passing in pieces."""
 
-import io
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import IO, Final, cast
@@ -13,7 +12,9 @@ from ckptguard.model.finding import FindingCode
 from ckptguard.model.layout import Encoding, Item, ItemKind
 from ckptguard.model.policy import Limits
 from ckptguard.scan.decode import TransformMalformedError, decode
+from ckptguard.scan.piece_source import PieceSource
 from ckptguard.scan.sink import NullSink, PayloadSink
+from ckptguard.scan.zarr_chunk import verify_chunk
 
 _DECODED_SLACK_BYTES: Final = 1 << 20
 
@@ -33,9 +34,12 @@ def verify_item(
         pieces: Its bytes; each piece lives until the next is asked for. All are taken,
             whatever is found, so that the file's checksum covers them.
         limits: Bounds on what is decoded or held.
-        encoding: Of its file; zeros may follow the zip of a whole torch.save file.
+        encoding: Of its file; zeros may follow the zip of a whole torch.save file, and a chunk of a
+            Zarr array is no zip.
         sink: Takes storage payload of tensor items, unproven until the report is sound.
     """
+    if encoding is Encoding.ZARR_CHUNKS:
+        return verify_chunk(item, pieces)
     pieces = iter(pieces)
     sink = NullSink() if sink is None else sink
     report = _decoded(item, pieces, limits=limits, sink=sink) if item.transforms else None
@@ -78,7 +82,7 @@ def _feed(verifier: ZipVerifier, item: Item, pieces: Iterable[memoryview], sink:
 
 def _decoded(item: Item, pieces: Iterator[memoryview], *, limits: Limits, sink: PayloadSink) -> ItemReport:
     max_bytes = max(limits.max_object_bytes, _tensor_bytes(item) + _DECODED_SLACK_BYTES)
-    decoded = decode(cast("IO[bytes]", _PieceSource(pieces)), item.transforms, max_bytes=max_bytes)
+    decoded = decode(cast("IO[bytes]", PieceSource(pieces)), item.transforms, max_bytes=max_bytes)
     verifier = ZipVerifier(None, max_pickle_bytes=limits.max_object_bytes)
     try:
         return _feed(verifier, item, decoded, sink)
@@ -126,19 +130,3 @@ def _held_against_metadata(item: Item, report: ItemReport) -> ItemReport:
         )
         return replace(report, problems=(problem,))
     return replace(report, problems=tuple(compare_with_metadata(item, report.tensor)))
-
-
-class _PieceSource(io.RawIOBase):
-    """Pieces of an item as a file that is read forward."""
-
-    def __init__(self, pieces: Iterator[memoryview]) -> None:
-        super().__init__()
-        self._pieces = pieces
-        self._rest = memoryview(b"")
-
-    def read(self, size: int = -1) -> bytes:
-        if not self._rest:
-            self._rest = next(self._pieces, memoryview(b""))
-        count = len(self._rest) if size < 0 else size
-        taken, self._rest = self._rest[:count], self._rest[count:]
-        return bytes(taken)

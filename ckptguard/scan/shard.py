@@ -9,7 +9,7 @@ from ckptguard.formats.protocol import CrcState, ItemReport
 from ckptguard.formats.torch_item_pickle import HARMLESS_GLOBALS
 from ckptguard.formats.torch_zip_template import TemplateCache
 from ckptguard.model.checksum import Algorithm, Checksum
-from ckptguard.model.layout import Encoding, Item, ItemKind, Shard
+from ckptguard.model.layout import BARE_ENCODINGS, Encoding, Item, ItemKind, Shard
 from ckptguard.model.policy import Limits
 from ckptguard.scan.hashing import FileHasher
 from ckptguard.scan.items import raw_tensor, verify_item
@@ -150,10 +150,13 @@ class ShardPass:
             yield self._read(offset, min(len(self._buffer), end - offset))
 
     def _whole_item(self, item: Item, view: memoryview) -> None:
-        if self._shard.encoding is Encoding.SAFETENSORS:
+        if self._shard.encoding in BARE_ENCODINGS:
             self._tally.items += 1
             self._tally.items_unproven += 1
             self._sink.whole(item, raw_tensor(item), view)
+            return
+        if self._shard.encoding is Encoding.ZARR_CHUNKS:
+            self._zarr_chunk(item, [view])
             return
         proven = self._templates.verify(view, item) if _may_be_plain(item) else None
         if proven is None:
@@ -176,8 +179,10 @@ class ShardPass:
 
     def _stream_item(self, item: Item) -> None:
         pieces = self._pieces(item.offset, item.offset + item.length_bytes)
-        if self._shard.encoding is Encoding.SAFETENSORS:
+        if self._shard.encoding in BARE_ENCODINGS:
             self._raw_item(item, pieces)
+        elif self._shard.encoding is Encoding.ZARR_CHUNKS:
+            self._zarr_chunk(item, pieces)
         else:
             self._zip_item(item, pieces, held=None)
 
@@ -189,6 +194,11 @@ class ShardPass:
         self._tally.items += 1
         self._tally.items_unproven += 1
         self._sink.end(item, raw_tensor(item))
+
+    def _zarr_chunk(self, item: Item, pieces: Iterable[memoryview]) -> None:
+        report = verify_item(item, pieces, limits=self._limits, encoding=Encoding.ZARR_CHUNKS)
+        self._tally.count(item, report)
+        self._tally.items_unproven += 1
 
     def _zip_item(self, item: Item, pieces: Iterable[memoryview], *, held: memoryview | None) -> None:
         report = verify_item(

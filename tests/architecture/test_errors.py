@@ -9,10 +9,15 @@ from collections.abc import Iterator
 import ckptguard
 from ckptguard.errors import CkptGuardError
 
+_NOT_IMPORTED = re.compile(
+    r".*\.__main__|ckptguard\.integrations\.(huggingface|lightning|megatron|torchtitan)"
+)
+"""Adapters import their trainer, which need not be installed; they define no errors."""
+
 
 def _import_everything() -> None:
     for module in pkgutil.walk_packages(ckptguard.__path__, "ckptguard."):
-        if not module.name.endswith("__main__"):
+        if not _NOT_IMPORTED.fullmatch(module.name):
             importlib.import_module(module.name)
 
 

@@ -11,9 +11,6 @@ from ckptguard.operations.validate import validate
 
 CONTENT_ONLY = Policy(depth=Depth.CONTENT, settle_s=0, is_mtime_ignored=True)
 
-UNKNOWN_LAYOUTS = {"orbax_pytree_zarr", "torch_checkpointing_default_ws2", "torchsnapshot_ddp_ws2"}
-"""Formats without an adapter: what was seen is named."""
-
 CAPPED_AT_STRUCTURE = {
     "crc_absent": {"dcp_torch2_13_0_nocrc32_ws2"},
     "rank_local_metadata": {"dcp_torch2_13_0_no_collectives_ws2"},
@@ -28,6 +25,8 @@ CAPPED_AT_STRUCTURE = {
         "hf_hub_sharded_safetensors",
         "hf_save_pretrained",
         "hf_save_pretrained_single",
+        "orbax_pytree_zarr",
+        "torchsnapshot_ddp_ws2",
     },
 }
 
@@ -44,9 +43,6 @@ def test_no_healthy_checkpoint_is_invalid_and_each_reaches_its_level(corpus_dir:
         report = validate(str(corpus_dir / name), policy=CONTENT_ONLY)
         judgement, codes = report.judgement, {finding.code.value for finding in report.findings}
         assert judgement.verdict is not Verdict.INVALID, (name, report.findings)
-        if name in UNKNOWN_LAYOUTS:
-            assert (judgement.verdict, codes) == (Verdict.UNKNOWN, {"unknown_layout"}), name
-            continue
         assert judgement.verdict is Verdict.VALID, (name, report.findings)
         expected = Assurance.STRUCTURE if name in capped else Assurance.CONTENT
         assert judgement.assurance is expected, (name, codes)

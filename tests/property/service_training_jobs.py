@@ -52,6 +52,8 @@ class TrainingJobs(Stage):
             run, step = last["run"], last["step"]
             place = last["place"] if self.chance.random() < 0.8 else place
         self.clock.advance(self.chance.choice((0, 0, 1, 45)))
+        if self.chance.random() < 0.25:
+            self._announce(Announcement(run=run, step=step, location=_at(place)), place)
         created_at = self.clock.now() - timedelta(seconds=self.chance.choice((0, 0, 0.25, 30)))
         made = manifest_from(Origin.READ_BACK)
         facts: dict[str, Any] = {"run": run, "step": step, "save_id": BY_CONTENT, "created_at": created_at}

@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from ckptguard.canary.events import EventLines, parse_event
 from ckptguard.canary.job import CanaryJob, read_job, write_job
@@ -27,16 +28,22 @@ from ckptguard.errors import (
     UnsupportedFormatError,
 )
 from ckptguard.formats.dcp_builders import BUILDERS
-from ckptguard.formats.dcp_metadata import read_metadata
+from ckptguard.formats.dcp_metadata import MetadataTables, read_metadata
 from ckptguard.formats.integrity_json import parse_integrity
 from ckptguard.formats.manifest_json import parse_manifest
+from ckptguard.formats.megatron import check_megatron
+from ckptguard.formats.ocdbt import read_database
+from ckptguard.formats.ocdbt_codec import MANIFEST_MAGIC, NODE_MAGIC, open_block
+from ckptguard.formats.orbax import ADAPTER as ORBAX
 from ckptguard.formats.pickle_reader import read_pickle
-from ckptguard.formats.protocol import ItemReport
+from ckptguard.formats.protocol import FormatAdapter, ItemReport
 from ckptguard.formats.safetensors import ADAPTER as SAFETENSORS
 from ckptguard.formats.safetensors_header import read_header
 from ckptguard.formats.safetensors_index import read_index
+from ckptguard.formats.torch_checkpointing import ADAPTER as TORCH_CHECKPOINTING
 from ckptguard.formats.torch_save import ADAPTER as TORCH_SAVE
 from ckptguard.formats.torch_zip import ZipVerifier
+from ckptguard.formats.torchsnapshot import ADAPTER as TORCHSNAPSHOT
 from ckptguard.model.checksum import Algorithm, Checksum
 from ckptguard.model.finding import Finding
 from ckptguard.model.layout import Encoding, Item, ItemKind, Layout, Slice
@@ -49,6 +56,7 @@ from ckptguard.storage.protocol import ObjectStat
 from ckptguard.testing.fuzz import Campaign, fresh_seed, fuzz, long_seconds
 from ckptguard.testing.hostile_pickles import BAITS
 from ckptguard.testing.torch_zip_bytes import build_zip
+from tests.ocdbt_blocks import block, interior, leaf, manifest, table
 
 SEED = 20261129
 SHORT_S = 1.5
@@ -238,6 +246,100 @@ def integrities() -> Sequence[bytes]:
     return [b'{"algorithm":"sha256","files":{"a.pt":"' + b"0" * 64 + b'","b":"' + b"f" * 64 + b'"}}']
 
 
+def opened(adapter: FormatAdapter, name: str, **others: bytes) -> Target:
+    """Open a folder in which one file is fuzzed; `others` by name, "__" for "/" and "_dot_" for "."."""
+    beside = {key.replace("__", "/").replace("_dot_", "."): content for key, content in others.items()}
+
+    def target(data: bytes) -> None:
+        store = MemoryStore({name: data, **beside})
+        layouts = adapter.open(store, list_folder(store, "", max_files=10), LIMITS)
+        findings = [finding for layout in layouts for finding in layout.findings]
+        require_speakable([*findings, *check_coverage(layouts)])
+
+    return target
+
+
+def read_any_node(body: bytes) -> None:
+    """A block that is right in every byte, around a body that need not be."""
+    node, files = block(NODE_MAGIC, body), table(("", "d/n"))
+    for height in (0, 1):
+        root = manifest(files, offset=0, length=len(node), height=height)
+        store = MemoryStore({"manifest.ocdbt": root, "d/n": node})
+        read_database(store, list_folder(store, "", max_files=10), LIMITS)
+
+
+def read_any_manifest(body: bytes) -> None:
+    store = MemoryStore({"manifest.ocdbt": block(MANIFEST_MAGIC, body), "d/n": bytes(64)})
+    read_database(store, list_folder(store, "", max_files=10), LIMITS)
+
+
+def node_bodies() -> Sequence[bytes]:
+    files = table(("p/", "d/n"), ("p/", "d/o"))
+    blocks = [leaf(files, {b"a/.zarray": b"{}", b"a/0.0": (1, 3, 5)}), interior(files, [(b"a", 1, 0, 0, 9)])]
+    return [open_block(content, magic=NODE_MAGIC).data for content in blocks]
+
+
+def manifest_bodies() -> Sequence[bytes]:
+    real = files("manifest.ocdbt")
+    return [open_block(content, magic=MANIFEST_MAGIC).data for content in real]
+
+
+def snapshots() -> Sequence[bytes]:
+    one: dict[str, object] = {
+        "type": "Tensor",
+        "location": "a",
+        "serializer": "buffer_protocol",
+        "dtype": "torch.float32",
+    }
+    one |= {"shape": [2], "replicated": True, "byte_range": [0, 8]}
+    shards = [{"offsets": [0], "sizes": [2], "tensor": one}]
+    entries = {
+        "0/m": {"type": "dict", "keys": ["w", 1]},
+        "0/m/w": one,
+        "0/m/1": {"type": "DTensor", "shards": shards, "mesh": [0], "dim_map": [[0]]},
+        "1/c": {"type": "ChunkedTensor", "chunks": shards, "shape": [2], "replicated": False},
+        "1/o": {"type": "object", "location": "o", "serializer": "torch_save", "replicated": False},
+    }
+    return [json.dumps({"version": "0.1.0", "world_size": 2, "manifest": entries}).encode()]
+
+
+def arrays() -> Sequence[bytes]:
+    grid = {"name": "regular", "configuration": {"chunk_shape": [2, 2]}}
+    version_3 = {"zarr_format": 3, "node_type": "array", "shape": [3, 2], "data_type": "float32"}
+    version_3 |= {
+        "chunk_grid": grid,
+        "chunk_key_encoding": {"name": "default"},
+        "codecs": [{"name": "bytes"}],
+    }
+    return [
+        b'{"chunks":[2,2],"compressor":{"id":"zstd"},"dtype":"<f4","filters":null,"shape":[3,2],"zarr_format":2}',
+        json.dumps(version_3).encode(),
+    ]
+
+
+def rank_metadata() -> Sequence[bytes]:
+    ranks = {0: None, 1: {"file_path": "sub/m.pt"}}
+    value = {"version": "2.0", "world_size": 2, "metadata": {"m": {"rank_to_layout_info": ranks}}}
+    return [pickle.dumps(value, protocol) for protocol in range(6)]
+
+
+def check_any_config(store: MemoryStore, listing: Listing, _: str) -> None:
+    tables = MetadataTables(globals=frozenset({"torch.distributed.checkpoint.planner.SavePlan"}))
+    require_speakable(check_megatron(store, listing, LIMITS, tables))
+
+
+def chunks() -> Sequence[bytes]:
+    return [zstandard.ZstdCompressor().compress(value) for value in (bytes(1024), bytes(range(256)) * 4)]
+
+
+def verify_any_chunk(content: bytes) -> None:
+    part = Slice((0,), (256,))
+    for transforms in ((), ("stream.zstd",), ("zarr.codec",)):
+        item = Item("w", ItemKind.TENSOR, 0, len(content), "float32", part, transforms)
+        pieces = (memoryview(content)[start : start + 37] for start in range(0, len(content), 37))
+        verify_item(item, pieces, limits=LIMITS, encoding=Encoding.ZARR_CHUNKS)
+
+
 MANIFEST_ERRORS = (ManifestFormatError, UnsupportedFormatError, LimitExceededError)
 
 PARSERS: dict[str, Parser] = {
@@ -256,6 +358,34 @@ PARSERS: dict[str, Parser] = {
         expected=(LimitExceededError,),
     ),
     "torch_save": Parser(target=in_memory("model.pt", open_torch_save), seeds=zip_items),
+    "deepspeed": Parser(
+        target=in_memory("zero_pp_rank_0_mp_rank_00_optim_states.pt", open_torch_save), seeds=zip_items
+    ),
+    "megatron_config": Parser(
+        target=in_memory("metadata.json", check_any_config), seeds=lambda: files("metadata.json")
+    ),
+    "torchsnapshot": Parser(
+        target=opened(TORCHSNAPSHOT, ".snapshot_metadata", a=bytes(8)),
+        seeds=snapshots,
+        expected=(LimitExceededError,),
+    ),
+    "torch_checkpointing": Parser(
+        target=opened(TORCH_CHECKPOINTING, "metadata.pkl", m_0_dot_pt=b"PK"),
+        seeds=rank_metadata,
+        expected=(LimitExceededError,),
+    ),
+    "orbax_tree": Parser(target=opened(ORBAX, "_METADATA"), seeds=lambda: files("_METADATA")),
+    "orbax_commit": Parser(
+        target=opened(ORBAX, "_CHECKPOINT_METADATA"), seeds=lambda: files("_CHECKPOINT_METADATA")
+    ),
+    "zarr_array": Parser(
+        target=opened(ORBAX, "w/.zarray", _METADATA=b'{"tree_metadata":{}}', w__0_dot_0=bytes(16)),
+        seeds=arrays,
+        expected=(LimitExceededError,),
+    ),
+    "zarr_chunk": Parser(target=verify_any_chunk, seeds=chunks),
+    "ocdbt_node": Parser(target=read_any_node, seeds=node_bodies, expected=(LimitExceededError,)),
+    "ocdbt_manifest": Parser(target=read_any_manifest, seeds=manifest_bodies, expected=(LimitExceededError,)),
     "manifest": Parser(target=parse_manifest, seeds=manifests, expected=MANIFEST_ERRORS),
     "integrity": Parser(target=parse_integrity, seeds=integrities, expected=MANIFEST_ERRORS),
     "canary_job": Parser(target=lambda data: read_job(io.BytesIO(data)), seeds=jobs, expected=(CanaryError,)),

@@ -3,7 +3,7 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ckptguard.model.verdict import Verdict
@@ -13,7 +13,7 @@ from tests.started_run import LOADING, PROGRESSED, RESUMED, Training
 
 MOVES = st.lists(
     st.tuples(
-        st.sampled_from(["save", "save", "resume", "fail", "fail", "progress", "fresh"]),
+        st.sampled_from(["save", "save", "resume", "fail", "fail", "fail apart", "progress", "fresh"]),
         st.integers(0, 30),
         st.sampled_from(["a", "b", "a b", ""]),
     ),
@@ -79,6 +79,7 @@ class Model:
 
 @settings(max_examples=25, deadline=None)
 @given(MOVES)
+@example([("save", 0, ""), ("save", 0, ""), ("fail apart", 1, ""), ("fail apart", 0, ""), ("save", 0, "")])
 def test_live_and_suspect_are_as_a_plain_model_says(moves: list[tuple[str, int, str]]) -> None:
     with TemporaryDirectory() as folder, fresh_database("memory", folder=Path(folder)) as database:
         training, model = Training(database=database), Model()
@@ -111,6 +112,10 @@ def _save(training: Training, step: int, *, folder: str) -> int:
 
 
 def _start(training: Training, model: Model, checkpoint_id: int, *, move: str, nodes: str) -> None:
+    if move == "fail apart":
+        for node in "abc":
+            _start(training, model, checkpoint_id, move="fail", nodes=node)
+        return
     training.tell(RESUMED, checkpoint_id)
     model.begin(checkpoint_id)
     if move == "fail":

@@ -141,7 +141,7 @@ def _require_leave_to_start_fresh(telling: _Telling) -> None:
 def _ended(telling: _Telling) -> RestartAnswer:
     run, report = telling.run, telling.report
     is_against = counts_against(report.outcome, report.steps_done, min_steps=run.min_steps)
-    is_open = is_against and telling.checkpoint is not None
+    is_open = is_against and telling.checkpoint is not None and not _has_progressed(telling)
     _keep(telling, branch=run.branch, is_branch_opened=False, is_settled=not is_open)
     facts: list[Fact] = []
     if report.outcome is RestartOutcome.PROGRESSED:
@@ -150,6 +150,12 @@ def _ended(telling: _Telling) -> RestartAnswer:
         facts = _failed(telling)
     _finish(telling, facts)
     return RestartAnswer(branch=run.branch, opened=False, is_new=True)
+
+
+def _has_progressed(telling: _Telling) -> bool:
+    """Say whether the same start went well before: who tells of its end may not know how far it came."""
+    attempt = telling.report.attempt
+    return restarts.find_restart(telling.tx, telling.run.id, attempt, RestartOutcome.PROGRESSED) is not None
 
 
 def _progressed(telling: _Telling) -> list[Fact]:

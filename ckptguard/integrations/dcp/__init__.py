@@ -7,11 +7,11 @@ registered in the background. Imports torch: import it where torch is.
 """
 
 from ckptguard.integrations.dcp.guard import ItemsNotWrittenError
-from ckptguard.integrations.dcp.install import install, uninstall
+from ckptguard.integrations.dcp.install import install, installed, uninstall
 from ckptguard.integrations.dcp.save_facts import SaveFacts
 from ckptguard.integrations.dcp.writers import GuardedFileSystemWriter, GuardedFsspecWriter, GuardedWriter
 from ckptguard.integrations.incidents import counters
-from ckptguard.integrations.registration import flush
+from ckptguard.integrations.registration import discard, flush, release
 
 __all__ = [
     "GuardedFileSystemWriter",
@@ -20,7 +20,10 @@ __all__ = [
     "ItemsNotWrittenError",
     "SaveFacts",
     "counters",
+    "discard",
     "flush",
     "install",
+    "installed",
+    "release",
     "uninstall",
 ]

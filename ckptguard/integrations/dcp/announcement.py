@@ -16,7 +16,7 @@ from ckptguard.operations.store_view import parse_stores
 STORES_VARIABLE = "CKPTGUARD_STORES"
 
 
-def announcement(facts: SaveFacts, place: Place, save_id: str) -> Call[Any] | None:
+def announcement(facts: SaveFacts, place: Place, save_id: str | None) -> Call[Any] | None:
     """Return the call that says that a save begins; None where nobody is to be told.
 
     A save that takes longer than the service keeps an announcement alive counts as incomplete until it is

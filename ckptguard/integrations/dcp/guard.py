@@ -40,7 +40,7 @@ else:
     Stock = object
 
 _FACT_NAMES: Final = frozenset(each.name for each in fields(SaveFacts))
-_RENAMED: Final = {"validate": "is_validated", "announce": "is_announced"}
+_RENAMED: Final = {"validate": "is_validated", "announce": "is_announced", "hold": "is_held"}
 _SHOWN: Final = 3
 
 
@@ -179,7 +179,7 @@ class Guard(Stock):
             own=self.fs.written(self.path),
             world_size=world_size,
         )
-        written = leave_manifest(self.fs, place.folder, manifest, is_durable=self.sync_files)
+        written = leave_manifest(self.fs, place.folder, manifest)
         SAVE_IDS.finish(place, manifest.save_id)
         return manifest, written
 
@@ -187,7 +187,8 @@ class Guard(Stock):
         if self._now.run is None:
             return
         entry = registration(self._now, place, manifest, written)
-        background.register(entry, is_in_place=place.final_root == place.root)
+        act = background.hold if self._now.is_held else background.register
+        act(entry, is_in_place=place.final_root == place.root)
 
 
 def part_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

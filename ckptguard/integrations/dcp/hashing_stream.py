@@ -2,16 +2,16 @@
 
 What a torch writer does with a stream, and what follows from it (torch 2.4 to 2.14, filesystem.py):
 it only ever appends; the memory that it hands to `write` is its own again when `write` returns; it
-ignores the number that `write` returns; and for each small tensor it makes some forty tiny writes, which
-Python's own buffer gathers, in C, before any line of this module runs.
+ignores the number that `write` returns; and for each small tensor it makes some forty tiny writes and a
+flush, which Python's own buffer gathers, in C, before any line of this module runs.
 """
 
 import io
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
 import xxhash
 
+from ckptguard.integrations.dcp.hashing_thread import HashingThread
 from ckptguard.model.checksum import Algorithm, Checksum
 
 BUFFER_BYTES: Final = 64 << 10
@@ -33,7 +33,7 @@ class _HashingRaw(io.RawIOBase):
         self.length_bytes = 0
         self.is_sound = _position(inner) in {0, None}
         self.is_abandoned = False
-        self._helper: ThreadPoolExecutor | None = None
+        self._helper: HashingThread | None = None
 
     def writable(self) -> bool:
         return True
@@ -46,15 +46,16 @@ class _HashingRaw(io.RawIOBase):
         if self.is_abandoned:
             return length
         self.length_bytes += length
-        hashing = self._hash_beside(data) if length >= THREAD_BYTES else None
-        if hashing is None:
+        helper = self._started_helper() if length >= THREAD_BYTES and self.is_sound else None
+        if helper is None:
             self.state.update(data)
             self._write_all(data, length)
             return length
+        helper.lend(data)
         try:
             self._write_all(data, length)
-        finally:
-            hashing.result()  # the memory is the caller's again when this returns
+        finally:  # the memory is the caller's again when this returns
+            self.is_sound &= helper.wait()
         return length
 
     def tell(self) -> int:
@@ -71,17 +72,17 @@ class _HashingRaw(io.RawIOBase):
     def end(self) -> None:
         """End the helper thread."""
         if self._helper is not None:
-            self._helper.shutdown(wait=False)
+            self._helper.end()
             self._helper = None
 
-    def _hash_beside(self, view: memoryview) -> "Future[None] | None":
-        """Start to hash in the helper thread; None where no thread can be started any more."""
-        try:
-            if self._helper is None:
-                self._helper = ThreadPoolExecutor(1, thread_name_prefix="ckptguard-hash")
-            return self._helper.submit(self.state.update, view)
-        except RuntimeError:  # the interpreter is ending, and an asynchronous save is not done
-            return None
+    def _started_helper(self) -> HashingThread | None:
+        """Return the helper thread; None where no thread can be started any more."""
+        if self._helper is None:
+            try:
+                self._helper = HashingThread(self.state)
+            except RuntimeError:  # the interpreter is ending, and an asynchronous save is not done
+                return None
+        return self._helper
 
     def _write_all(self, view: memoryview, length: int) -> None:
         taken = self.inner.write(view)
@@ -105,10 +106,10 @@ class HashingStream(io.BufferedWriter):
         super().__init__(self._hashing, BUFFER_BYTES)
 
     def flush(self) -> None:
-        """Hand everything on."""
-        super().flush()
-        if not self._hashing.is_abandoned:
-            self._hashing.inner.flush()
+        """Go on gathering: torch flushes after every item, and nobody reads a file that is not whole.
+
+        What must be with the system by then asks for `fileno`, `finish` or `close`.
+        """
 
     def fileno(self) -> int:
         """Return the inner stream's, with everything handed to the system.
@@ -116,7 +117,9 @@ class HashingStream(io.BufferedWriter):
         Who asks for it calls fsync: torch 2.13 does so before it flushes, with the file still empty.
         """
         number: int = self._hashing.inner.fileno()  # may raise UnsupportedOperation, on which torch acts
-        self.flush()
+        if not self._hashing.is_abandoned:
+            super().flush()
+            self._hashing.inner.flush()
         return number
 
     def close(self) -> None:

@@ -6,13 +6,15 @@ these classes is guarded: one of a subclass that somebody derives meanwhile beha
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import _fsspec_filesystem, _storage_utils, filesystem
 
 from ckptguard.errors import ConfigError
+from ckptguard.integrations.dcp.guard import part_options
 from ckptguard.integrations.dcp.save_facts import SaveFacts
 from ckptguard.integrations.dcp.writers import GuardedFileSystemWriter, GuardedFsspecWriter
 
@@ -74,8 +76,42 @@ def install(*, run: str | None = None, parts: Sequence[str] = (), **facts: Any) 
     if for_one:
         msg = f"every save has its own: {', '.join(for_one)}"
         raise ConfigError(msg)
-    told: Mapping[str, Any] = {"run": run, "parts": tuple(parts), **facts}
-    SaveFacts(**told)
+    _put({"run": run, "parts": tuple(parts), **facts})
+
+
+@contextmanager
+def installed(**facts: Any) -> Iterator[None]:
+    """Guard the stock writers that are built inside the block; what held before holds again after it.
+
+    For trainers whose save is one synchronous call. Blocks of several threads at once disturb each other.
+
+    Args:
+        **facts: Of `SaveFacts`, also of one save (`step=…`).
+
+    Raises:
+        ConfigError: They make no sense.
+    """
+    with _lock:
+        facts_before = dict(_given)
+        before = [getattr(module, name) for module, name, _, _ in _PLACES]
+    _put(facts)
+    try:
+        yield
+    finally:
+        with _lock:
+            _given.clear()
+            _given.update(facts_before)
+            for (module, name, _, guarded), was in zip(_PLACES, before, strict=True):
+                if getattr(module, name) is guarded:
+                    setattr(module, name, was)
+
+
+def _put(told: Mapping[str, Any]) -> None:
+    given, stock_options = part_options(told)
+    if stock_options:
+        msg = f"no facts of a save: {', '.join(sorted(stock_options))}"
+        raise ConfigError(msg)
+    SaveFacts(**given)
     with _lock:
         _given.clear()
         _given.update(told)

@@ -16,14 +16,15 @@ METADATA_NAME: Final = ".metadata"
 _LOCAL_PROTOCOLS: Final = frozenset({"file", "local"})
 
 
-def leave_manifest(fs: RecordingFileSystem, folder: str, manifest: Manifest, *, is_durable: bool) -> bytes:
+def leave_manifest(fs: RecordingFileSystem, folder: str, manifest: Manifest) -> bytes:
     """Write a manifest beside its shards, whole or not at all; return its bytes.
+
+    It ends with a sync of the folder, so that the names of shards and metadata outlive a power failure too.
 
     Args:
         fs: Of the writer.
         folder: Of the part.
         manifest: Of the save.
-        is_durable: First make sure that the names of shards and metadata outlive a power failure.
 
     Raises:
         StoreError, OSError, or what the driver raises: It was not written.
@@ -33,9 +34,7 @@ def leave_manifest(fs: RecordingFileSystem, folder: str, manifest: Manifest, *, 
         data = to_json(manifest)
         fs.inner.fs.pipe_file(f"{folder}/{MANIFEST_NAME}", data)  # one PUT: there is never half of it
         return data
-    if is_durable:
-        sync_folder(local)
-    write_manifest(local, manifest)
+    write_manifest(local / MANIFEST_NAME, manifest)
     return to_json(manifest)
 
 
@@ -45,10 +44,9 @@ def remove_commit(fs: RecordingFileSystem, folder: str, *, is_durable: bool) -> 
     Raises:
         OSError, or what the driver raises: One of them may still be there.
     """
-    remove_manifest(fs, folder)
-    _remove(fs, f"{folder}/{METADATA_NAME}")
+    is_changed = [_remove(fs, f"{folder}/{name}") for name in (MANIFEST_NAME, METADATA_NAME)]
     local = local_folder(fs, folder)
-    if is_durable and local is not None and local.is_dir():
+    if is_durable and local is not None and any(is_changed):
         sync_folder(local)
 
 
@@ -61,16 +59,19 @@ def remove_manifest(fs: RecordingFileSystem, folder: str) -> None:
     _remove(fs, f"{folder}/{MANIFEST_NAME}")
 
 
-def _remove(fs: RecordingFileSystem, path: str) -> None:
-    local = local_folder(fs, path)
-    if local is not None:
-        local.unlink(missing_ok=True)
-        return
-    driver = fs.inner.fs
-    driver.invalidate_cache()  # s3fs remembers listings, so it would not see what another rank wrote
-    if driver.exists(path):
-        with suppress(FileNotFoundError):
+def _remove(fs: RecordingFileSystem, path: str) -> bool:
+    """Remove a file, and say whether there was one."""
+    with suppress(FileNotFoundError):
+        local = local_folder(fs, path)
+        if local is not None:
+            local.unlink()
+            return True
+        driver = fs.inner.fs
+        driver.invalidate_cache()  # s3fs remembers listings, so it would not see what another rank wrote
+        if driver.exists(path):
             driver.rm_file(path)
+            return True
+    return False
 
 
 def local_folder(fs: RecordingFileSystem, folder: str) -> Path | None:

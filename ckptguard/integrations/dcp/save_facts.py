@@ -37,6 +37,8 @@ class SaveFacts:
         depth: Of the validation.
         is_validated: Ask for a verdict.
         is_announced: Tell the service when the save begins.
+        is_held: Register only at `release`: the trainer writes other files after this. Not for saves that
+            another process makes (`AsyncCheckpointerType.PROCESS`).
         fingerprints: Name to text, e.g. `config` to `sha256:…`.
         annotations: Anything that is JSON.
     """
@@ -52,6 +54,7 @@ class SaveFacts:
     depth: Depth = Depth.LOAD
     is_validated: bool = True
     is_announced: bool = True
+    is_held: bool = False
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, Any] = field(default_factory=dict)
 

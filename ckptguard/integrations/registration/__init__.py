@@ -6,7 +6,20 @@ process, by the next one that saves, or by `ckptguard spool --send`.
 
 from ckptguard.integrations.incidents import counters
 from ckptguard.integrations.registration.entry import Entry
+from ckptguard.integrations.registration.held import discard, hold, release
 from ckptguard.integrations.registration.sender import announce, flush, register, wake
 from ckptguard.integrations.registration.spool import Spool, spool_folder
 
-__all__ = ["Entry", "Spool", "announce", "counters", "flush", "register", "spool_folder", "wake"]
+__all__ = [
+    "Entry",
+    "Spool",
+    "announce",
+    "counters",
+    "discard",
+    "flush",
+    "hold",
+    "register",
+    "release",
+    "spool_folder",
+    "wake",
+]

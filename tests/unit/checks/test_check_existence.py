@@ -53,6 +53,14 @@ def test_nothing_is_said_of_a_whole_folder() -> None:
     assert check_existence([_layout(*_ranks(2))], _listing("__0_0.distcp", "__1_0.distcp")) == ()
 
 
+def test_what_a_manifest_lists_is_left_over_from_no_other_save() -> None:
+    listing = _listing("__0_0.distcp", "__0_1.distcp", "__0_2.distcp")
+    left = [finding.file for finding in check_existence([_layout(*_ranks(1))], listing)]
+    assert left == ["__0_1.distcp", "__0_2.distcp"]
+    (finding,) = check_existence([_layout(*_ranks(1))], listing, listed=["__0_0.distcp", "__0_1.distcp"])
+    assert finding.file == "__0_2.distcp"
+
+
 def test_a_missing_shard_names_what_it_takes_along() -> None:
     shard = _shard(
         "__2_0.distcp",

@@ -29,8 +29,14 @@ LATER = {"Retry-After": "60"}  # beyond the deadline: no second try
 AWAY = problem(503, "service_unavailable", "the database gives no answer", headers=LATER)
 
 ENVIRONMENT = """\
+export CKPTGUARD_RUN=run-7
 export CKPTGUARD_RESUME_PATH={path}
+export CKPTGUARD_RESUME_ROOT={path.parent}
+export CKPTGUARD_RESUME_TAG=step-1200
 export CKPTGUARD_RESUME_STEP=1200
+export CKPTGUARD_RESUME_CHECKPOINT=7
+export CKPTGUARD_RESUME_BRANCH=0
+export CKPTGUARD_RESUME_ENDING=proven
 export CKPTGUARD_ATTEMPT=mine
 """
 
@@ -107,6 +113,7 @@ def test_only_looking_reports_nothing(service: ScriptedService, ask: Ask) -> Non
     [
         ("path", "{path}\n"),
         ("step", "1200\n"),
+        ("tag", "step-1200\n"),
         ("env", ENVIRONMENT),
     ],
 )

@@ -160,9 +160,19 @@ def test_what_cannot_be_a_token_is_refused_without_showing_it(token: str) -> Non
 
 
 def test_one_start_has_one_name_in_all_its_processes() -> None:
-    elastic = {"TORCHELASTIC_RUN_ID": "j", "TORCHELASTIC_RESTART_COUNT": "2", "SLURM_JOB_ID": "9"}
+    elastic = {"TORCHELASTIC_RUN_ID": "j", "TORCHELASTIC_RESTART_COUNT": "2"}
     assert attempt_key(elastic) == attempt_key(elastic | {"RANK": "3"}) == "torchelastic-j-2"
     assert attempt_key({"TORCHELASTIC_RUN_ID": "none", "SLURM_JOB_ID": "9"}) == "slurm-9-0"
-    assert attempt_key(elastic | {"CKPTGUARD_ATTEMPT": "mine"}) == "mine"
+
+
+def test_every_restart_has_a_name_of_its_own_whoever_restarts() -> None:
+    """Slurm restarts a job, torchrun its ranks in it; a first start is named alike in script and ranks."""
+    first = {"TORCHELASTIC_RUN_ID": "j", "TORCHELASTIC_RESTART_COUNT": "0"}
+    again = first | {"TORCHELASTIC_RESTART_COUNT": "2"}
+    for launcher, name in (({"SLURM_JOB_ID": "9"}, "slurm-9-0"), ({"CKPTGUARD_ATTEMPT": "mine"}, "mine")):
+        assert attempt_key(launcher) == attempt_key(first | launcher) == name
+        assert attempt_key(again | launcher) == f"{name}.2"
+    assert attempt_key(again | {"SLURM_JOB_ID": "9", "SLURM_RESTART_COUNT": "1"}) == "slurm-9-1.2"
+    assert len(attempt_key(again | {"CKPTGUARD_ATTEMPT": "x" * 300})) == 200
     assert attempt_key({}) != attempt_key({})
     assert len(attempt_key({"SLURM_JOB_ID": "9" * 999, "SLURM_RESTART_COUNT": "1" * 99})) <= 200

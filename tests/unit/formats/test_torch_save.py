@@ -8,6 +8,7 @@ import pytest
 from ckptguard.formats.torch_save import ADAPTER
 from ckptguard.formats.torch_save_sets import find_missing
 from ckptguard.formats.torch_zip import ZipVerifier
+from ckptguard.model.finding import Severity
 from ckptguard.model.layout import Encoding, Layout
 from ckptguard.model.policy import Limits
 from ckptguard.storage.listing import Listing, list_folder
@@ -129,7 +130,7 @@ def test_real_folders_are_whole_and_proven(corpus_dir: Path, folder: str, num_sh
     listing = list_folder(store, folder, max_files=100)
     assert ADAPTER.recognises(listing)
     (layout,) = ADAPTER.open(store, listing, Limits())
-    assert layout.findings == ()
+    assert [one for one in layout.findings if one.severity is not Severity.INFO] == []
     assert layout.notes == ()
     assert len(layout.shards) == num_shards
     for shard in layout.shards:
@@ -138,3 +139,11 @@ def test_real_folders_are_whole_and_proven(corpus_dir: Path, folder: str, num_sh
         for _ in verifier.feed(memoryview(content)):
             pass
         assert verifier.finish().problems == ()
+
+
+def test_where_nothing_states_how_many_ranks_there_were_that_is_said() -> None:
+    layout = opened({"random_states_0.pkl": ZIP, "random_states_1.pkl": ZIP, "optimizer.bin": ZIP})
+    (finding,) = layout.findings
+    assert (finding.code.value, finding.severity.value) == ("rank_local_metadata", "info")
+    assert finding.file == "random_states_1.pkl"
+    assert opened({"model_world_size_1_rank_0.pt": ZIP}).findings == ()

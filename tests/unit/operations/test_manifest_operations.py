@@ -199,6 +199,13 @@ def test_a_written_manifest_is_read_back_equal_and_leaves_nothing_beside(tmp_pat
     assert load_manifest(tmp_path / MANIFEST_NAME).step == 8
 
 
+def test_a_folder_called_like_a_manifest_is_not_taken_for_the_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / MANIFEST_NAME).mkdir()
+    with pytest.raises(StoreError):
+        write_manifest(tmp_path / MANIFEST_NAME, manifest_of({"a": b""}))
+    assert [path.name for path in tmp_path.rglob("*")] == [MANIFEST_NAME]
+
+
 def test_a_full_disk_leaves_the_old_manifest(tmp_path: Path) -> None:
     write_manifest(tmp_path, manifest_of({"a": b""}))
     before = (tmp_path / MANIFEST_NAME).read_bytes()
