@@ -44,6 +44,7 @@ class Prepared:
         index: The run's revision that it was read at.
         made_at_s: Monotonic time before it was read.
         fresh_until_s: Monotonic time at which time alone may have changed it; None: never.
+        renew_at_s: Monotonic time from which it is read again while it is still given; None: never.
         waited_for: Open validations that may give a newer target.
     """
 
@@ -52,6 +53,7 @@ class Prepared:
     index: int
     made_at_s: float
     fresh_until_s: float | None
+    renew_at_s: float | None
     waited_for: tuple[WaitedFor, ...]
 
 
@@ -106,6 +108,7 @@ class ResumeTargets:
             return self._prepare(unknown_run(key.run[1], key.question), made_at_s=self._clock.monotonic_s())
         kept = self._kept.get(key)
         if kept is not None and kept.index == revision.revision and self._is_fresh(kept):
+            self._renew_in_time(key, kept)
             return kept
         under_way = self._under_way.get(key)
         if under_way is not None:
@@ -142,15 +145,27 @@ class ResumeTargets:
             self._threads.shutdown(wait=True, cancel_futures=True)
             self._threads = None
 
+    def _renew_in_time(self, key: TargetKey, kept: Prepared) -> None:
+        is_due = kept.renew_at_s is not None and self._clock.monotonic_s() >= kept.renew_at_s
+        if is_due and key not in self._under_way:
+            self._begin(key)
+
     async def _read(self, key: TargetKey) -> Prepared:
         # Another may have begun meanwhile, after this request came: its answer is as good.
+        return await _shared(self._begin(key))
+
+    def _begin(self, key: TargetKey) -> asyncio.Task[Prepared]:
         task = asyncio.create_task(self._read_alone(key))
         self._under_way[key] = task
-        try:
-            return await _shared(task)
-        finally:
-            if self._under_way.get(key) is task and task.done():
+
+        def end(_: object) -> None:
+            if self._under_way.get(key) is task:
                 del self._under_way[key]
+            if not task.cancelled():
+                task.exception()  # whoever waits is told; nobody may
+
+        task.add_done_callback(end)
+        return task
 
     async def _read_alone(self, key: TargetKey) -> Prepared:
         made_at_s = self._clock.monotonic_s()
@@ -169,12 +184,17 @@ class ResumeTargets:
             etag=etag_of(body),
             index=answer.index,
             made_at_s=made_at_s,
-            fresh_until_s=None if answer.fresh_for_s is None else made_at_s + answer.fresh_for_s,
+            fresh_until_s=_at(made_at_s, answer.fresh_for_s),
+            renew_at_s=_at(made_at_s, answer.renew_after_s),
             waited_for=answer.waited_for,
         )
 
     def _is_fresh(self, prepared: Prepared) -> bool:
         return prepared.fresh_until_s is None or self._clock.monotonic_s() < prepared.fresh_until_s
+
+
+def _at(made_at_s: float, after_s: float | None) -> float | None:
+    return None if after_s is None else made_at_s + after_s
 
 
 async def _shared(task: asyncio.Task[Prepared]) -> Prepared:

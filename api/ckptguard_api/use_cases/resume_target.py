@@ -22,11 +22,13 @@ from ckptguard_api.repositories.resume_details import (
 )
 from ckptguard_api.repositories.runs import find_run
 
-PROGRESS_FRESH_S: Final = 5.0
+PROGRESS_FRESH_S: Final = 10.0
 """How old the progress of a running validation may be in an answer; nothing else in it ever is.
 
-Half the time between two heartbeats.
+The time between two heartbeats.
 """
+PROGRESS_RENEWED_S: Final = 5.0
+"""From this age on it is read again, while those who ask get the answer as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,7 @@ class ResumeAnswer:
         progress: By validation id.
         waited_for: Open validations that may give a newer target, newest first.
         fresh_for_s: Seconds after which time alone may have changed it; None: never.
+        renew_after_s: Seconds after which it is better read again, though it still holds; None: never.
     """
 
     run: str
@@ -60,6 +63,7 @@ class ResumeAnswer:
     progress: Mapping[int, Progress] = field(default_factory=dict)
     waited_for: tuple[WaitedFor, ...] = ()
     fresh_for_s: float | None = None
+    renew_after_s: float | None = None
 
 
 def answer_resume_target(
@@ -128,6 +132,7 @@ def _describe(
         progress=read_progress(tx, [row.open_id for row in named if row.open_id]) if is_running else {},
         waited_for=narrowed.waited_for,
         fresh_for_s=_fresh_for_s(tx.now, changes_at(candidates, asked, now=tx.now), is_running=is_running),
+        renew_after_s=PROGRESS_RENEWED_S if is_running else None,
     )
 
 

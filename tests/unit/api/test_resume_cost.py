@@ -11,15 +11,20 @@ import pytest
 import structlog
 from structlog.testing import CapturingLogger
 
-from ckptguard.model.service import Lifecycle, Scope
+from ckptguard.model.service import Lifecycle, Scope, ValidationState
 from ckptguard.model.verdict import Verdict
+from ckptguard.testing.fakes import FakeClock
+from ckptguard_api.answers.targets import ResumeTargets, TargetKey
+from ckptguard_api.database import Database
+from ckptguard_api.domain.resume import Question
 from ckptguard_api.one_thread import OneThread
 from ckptguard_api.repositories import resume
+from ckptguard_api.revisions.reader import RevisionReader
 from ckptguard_api.revisions.sqlite import SqliteRevisions
 from ckptguard_api.revisions.values import Revisions, RunKey
 from tests.databases import fresh_database
 from tests.served_app import ServedApp
-from tests.service_rows import add_checkpoint, add_run, add_store
+from tests.service_rows import add_checkpoint, add_project, add_run, add_store, add_validation
 
 PATH = "/v1/runs/r/resume-target"
 
@@ -118,6 +123,35 @@ def test_newer_ones_are_counted_to_an_end(
     assert answer["passed_over"][0]["step"] == 199
     assert answer["passed_over_total"] + answer["superseded"] == 150
     assert answer["superseded"] == 37
+
+
+def test_progress_is_read_again_while_the_answer_is_given(tmp_path: Path) -> None:
+    clock = FakeClock()
+
+    async def story(database: Database) -> None:
+        revisions = RevisionReader(database)
+        targets = ResumeTargets(database, revisions, clock=clock)
+        key = TargetKey(run=(1, "r"), question=Question())
+        first = await targets.answer(key)
+        clock.advance(4.0)
+        assert await targets.answer(key) is first
+        clock.advance(2.0)
+        assert await targets.answer(key) is first, "nobody waits for progress"
+        async with asyncio.timeout(20.0):
+            while (second := await targets.answer(key)) is first:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0)
+        assert second.made_at_s == 6.0
+        clock.advance(11.0)
+        assert (await targets.answer(key)).made_at_s == 17.0, "what is too old is not given"
+        targets.close()
+        await revisions.close()
+
+    with fresh_database("sqlite", folder=tmp_path) as database:
+        with database.write() as tx:
+            store_id = add_store(tx, add_project(tx))
+            newest = add_checkpoint(tx, add_run(tx, 1, "r"), store_id, step=1)
+            add_validation(tx, newest, state=ValidationState.RUNNING)
+        asyncio.run(story(database))
 
 
 def test_a_locked_connection_is_left_to_the_thread(tmp_path: Path) -> None:
