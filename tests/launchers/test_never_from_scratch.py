@@ -9,9 +9,16 @@ from tests.launchers.examples_of_launchers import EXAMPLES, FLAGS_OF_A_RESUME, E
 from tests.launchers.launch_site import DEPLOY, STALE, Launched, LaunchSite, closed_port
 
 OLDER, NEWER = 1200, 1300
+ALWAYS = {"torchrun", "slurm", "megatron-tracker", "kubeflow"}
+"""Tried by `make test`; the others, which ask in the same way, by `make prove`."""
 
 
-@pytest.fixture(params=EXAMPLES, ids=lambda example: example.name)
+@pytest.fixture(
+    params=[
+        pytest.param(one, marks=[] if one.name in ALWAYS else [pytest.mark.slow], id=one.name)
+        for one in EXAMPLES
+    ]
+)
 def example(request: pytest.FixtureRequest) -> Example:
     """Return each example in turn."""
     chosen: Example = request.param

@@ -57,7 +57,10 @@ def release_once_there(release: threading.Event, files: list[Path]) -> None:
     release.set()
 
 
-@pytest.fixture(scope="module", params=[2, 4], ids=lambda ranks: f"{ranks} ranks")
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(2, id="2 ranks"), pytest.param(4, id="4 ranks", marks=pytest.mark.slow)],
+)
 def asked(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[list[dict[str, Any]], ScriptedService]:
