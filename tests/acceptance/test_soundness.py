@@ -403,6 +403,7 @@ def test_a_damaged_sidecar_that_every_load_reads_is_found(
 ) -> None:
     folder = arrange(BASE)
     shutil.copyfile(saves_dir / TORCH_SAVE / "model.pt", folder / name)
+    (folder / "metadata.json").write_text('{"sharded_backend": "torch_dist"}')  # beside Megatron's common.pt
     assert check(folder).judgement.verdict is Verdict.VALID
     data = bytearray((folder / name).read_bytes())
     data[len(data) // 2] ^= 1
