@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -35,6 +36,8 @@ from tests.leased_service import invalid, valid
 from tests.registrations import Trainer, evidence, saved
 
 SECONDS: Final = 5.0
+LONGEST_S: Final = 60.0
+ACTS: Final = 6
 THREADS: Final = 8
 RUNS: Final = ("r", "s", "t")
 PLACES: Final = ("a", "a/b", "a/b/c", "a/c", "d", "d/e", "f")
@@ -157,15 +160,21 @@ def test_everybody_at_once_meets_no_deadlock_and_no_reader_misses_an_event(
         with ThreadPoolExecutor(THREADS + 1) as pool:
             tasks = [pool.submit(one.act_until, is_over) for one in people]
             tasks.append(pool.submit(poller.poll_until, is_over))
-            deadline = time.monotonic() + SECONDS
-            while time.monotonic() < deadline and not any(task.done() for task in tasks):
+            began = time.monotonic()
+            while _goes_on(time.monotonic() - began, people) and not any(task.done() for task in tasks):
                 is_over.wait(0.05)
             is_over.set()
         for task in tasks:
             task.result()
         poller.look()
         _require_laws(database, poller, message=f"seed {seed}")
-        assert min(one.num_done for one in people) > 5, f"seed {seed}: somebody could do nothing"
+        assert min(one.num_done for one in people) >= ACTS, f"seed {seed}: somebody could do nothing"
+
+
+def _goes_on(seconds: float, people: Sequence[_Somebody]) -> bool:
+    """Say whether it goes on: for its time, and on a slow machine until everybody had a turn."""
+    is_anybody_short = min(one.num_done for one in people) < ACTS
+    return seconds < SECONDS or (is_anybody_short and seconds < LONGEST_S)
 
 
 def _require_laws(database: Database, poller: _Poller, *, message: str) -> None:
