@@ -94,14 +94,27 @@ def _reach(tx: Transaction, capabilities: Capabilities, actor: Actor) -> Reach:
 
 
 def _pick(tx: Transaction, reach: Reach, worker: WorkerRow) -> Picked | None:
-    for candidate in _candidates(tx, reach, worker):
-        if candidate is not None:
-            run = lock_run(tx, candidate.run_id)
-            checkpoint = lock_checkpoint(tx, candidate.checkpoint_id)
-            validation = lock_validation(tx, candidate.validation_id)
-            if claims.is_claimable(tx, reach, validation):
-                return Picked(run=run, checkpoint=checkpoint, validation=validation)
-    return None
+    # What a lost candidate locked is let go before the next: two claims would lock runs in two orders.
+    candidates = _candidates(tx, reach, worker)
+    while True:
+        with tx.connection.begin_nested() as attempt:
+            try:
+                candidate = next(candidates)
+            except StopIteration:
+                return None
+            picked = None if candidate is None else _locked(tx, reach, candidate)
+            if picked is not None:
+                return picked
+            attempt.rollback()
+
+
+def _locked(tx: Transaction, reach: Reach, candidate: Candidate) -> Picked | None:
+    run = lock_run(tx, candidate.run_id)
+    checkpoint = lock_checkpoint(tx, candidate.checkpoint_id)
+    validation = lock_validation(tx, candidate.validation_id)
+    if not claims.is_claimable(tx, reach, validation):
+        return None
+    return Picked(run=run, checkpoint=checkpoint, validation=validation)
 
 
 def _candidates(tx: Transaction, reach: Reach, worker: WorkerRow) -> Iterator[Candidate | None]:
