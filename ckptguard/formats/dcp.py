@@ -2,8 +2,6 @@
 
 from typing import Final
 
-import xxhash
-
 from ckptguard.formats.dcp_commit import (
     METADATA,
     METADATA_TMP,
@@ -22,11 +20,11 @@ from ckptguard.formats.dcp_safetensors import (
     unreadable_behind_objects,
 )
 from ckptguard.formats.megatron import check_megatron
-from ckptguard.model.checksum import Algorithm, Checksum
-from ckptguard.model.layout import Encoding, Layout, MetadataFile, Shard
+from ckptguard.formats.metadata_files import read_bounded
+from ckptguard.model.layout import Encoding, Layout, Shard
 from ckptguard.model.policy import Limits
 from ckptguard.storage.listing import Listing
-from ckptguard.storage.protocol import Store, read_whole
+from ckptguard.storage.protocol import Store
 
 _OLMO_STORAGE_INFO: Final = "olmo_core.distributed.checkpoint.filesystem._StorageInfo"
 _OLMO_GAP: Final = (
@@ -83,15 +81,14 @@ class DcpAdapter:
 def _open_one(
     store: Store, listing: Listing, limits: Limits, file: str, *, is_rank_local: bool = False
 ) -> Layout:
-    data = read_whole(store, listing.in_store(file), max_bytes=limits.max_metadata_bytes)
-    checksum = Checksum(algorithm=Algorithm.XXH3_128, hex_digits=xxhash.xxh3_128_hexdigest(data))
+    data, metadata_file = read_bounded(store, listing, file, max_bytes=limits.max_metadata_bytes)
     tables = read_metadata(data, file=file, limits=limits)
     bag = FindingBag()
     of_megatron = () if is_rank_local else check_megatron(store, listing, limits, tables)
     shards = tuple(_placed(shard, store, listing, limits, bag) for shard in tables.shards)
     return Layout(
         format=ADAPTER.name,
-        metadata_files=(MetadataFile(path=file, length_bytes=len(data), checksum=checksum),),
+        metadata_files=(metadata_file,),
         shards=shards,
         tensors=tables.tensors,
         objects=tables.objects,

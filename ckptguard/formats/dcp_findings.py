@@ -153,19 +153,6 @@ def unknown_class(file: str, dotted: str, place: str) -> Finding:
     )
 
 
-def escaping(file: str, path: object, *, fqn: str) -> Finding:
-    """Say that an item is said to lie outside the checkpoint; nothing there was opened."""
-    return _error(
-        code=FindingCode.PATH_ESCAPE,
-        check=CheckName.EXISTENCE,
-        message=f"{file}: {fqn} is said to lie in {shown(path)}, outside the checkpoint; not opened",
-        file=file,
-        fqn=fqn,
-        expected="a path below the checkpoint",
-        observed=shown(path),
-    )
-
-
 def not_opened(file: str) -> Finding:
     """Say that the metadata is a link out of the allowed root, or no regular file."""
     return Finding(

@@ -9,7 +9,6 @@ from typing import Final
 from ckptguard.formats.dcp_declared import Declared, is_extent, is_name
 from ckptguard.formats.dcp_findings import (
     FindingBag,
-    escaping,
     malformed,
     out_of_bounds,
     shown,
@@ -17,6 +16,7 @@ from ckptguard.formats.dcp_findings import (
 )
 from ckptguard.formats.dcp_paths import contained
 from ckptguard.formats.dcp_values import MetadataIndex, StorageInfo
+from ckptguard.formats.metadata_files import escaping
 from ckptguard.formats.pickle_reader import Opaque
 from ckptguard.model.layout import Encoding, Item, ItemKind, Shard, Slice, Tensor
 

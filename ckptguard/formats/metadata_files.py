@@ -28,7 +28,16 @@ def read_file(store: Store, listing: Listing, path: str, limits: Limits) -> tupl
         StoreError: The store did not deliver.
         LimitExceededError: Larger than the limits allow.
     """
-    max_bytes = min(limits.max_metadata_bytes, MAX_JSON_BYTES)
+    return read_bounded(store, listing, path, max_bytes=min(limits.max_metadata_bytes, MAX_JSON_BYTES))
+
+
+def read_bounded(store: Store, listing: Listing, path: str, *, max_bytes: int) -> tuple[bytes, MetadataFile]:
+    """Read one listed file whole, and hash it.
+
+    Raises:
+        StoreError: The store did not deliver.
+        LimitExceededError: Larger than `max_bytes`.
+    """
     data = read_whole(store, listing.in_store(path), max_bytes=max_bytes)
     checksum = Checksum(algorithm=Algorithm.XXH3_128, hex_digits=xxhash.xxh3_128_hexdigest(data))
     return data, MetadataFile(path=path, length_bytes=len(data), checksum=checksum)

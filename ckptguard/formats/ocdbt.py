@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-import xxhash
-
 from ckptguard.errors import FormatError, LimitExceededError, UnsupportedFormatError
 from ckptguard.formats.dcp_paths import contained
+from ckptguard.formats.metadata_files import read_bounded
 from ckptguard.formats.ocdbt_codec import (
     MANIFEST_MAGIC,
     MAX_BODY_BYTES,
@@ -31,11 +30,10 @@ from ckptguard.formats.ocdbt_codec import (
     read_refs,
     read_texts,
 )
-from ckptguard.model.checksum import Algorithm, Checksum
 from ckptguard.model.layout import MetadataFile
 from ckptguard.model.policy import Limits
 from ckptguard.storage.listing import Listing
-from ckptguard.storage.protocol import Store, read_whole
+from ckptguard.storage.protocol import Store
 
 MANIFEST: Final = "manifest.ocdbt"
 MAX_TREE_BYTES: Final = 256 << 20
@@ -121,9 +119,7 @@ def read_database(store: Store, listing: Listing, limits: Limits) -> Database:
         StoreError: The store did not deliver.
         LimitExceededError: More keys than `limits.max_items`, or a block out of proportion.
     """
-    data = read_whole(store, listing.in_store(MANIFEST), max_bytes=MAX_BODY_BYTES)
-    checksum = Checksum(algorithm=Algorithm.XXH3_128, hex_digits=xxhash.xxh3_128_hexdigest(data))
-    file = MetadataFile(path=MANIFEST, length_bytes=len(data), checksum=checksum)
+    data, file = read_bounded(store, listing, MANIFEST, max_bytes=MAX_BODY_BYTES)
     database = Database(manifest=file)
     try:
         root = _root(open_block(data, magic=MANIFEST_MAGIC))

@@ -9,18 +9,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import xxhash
-
 from ckptguard.errors import FormatError
+from ckptguard.formats.metadata_files import read_bounded
 from ckptguard.formats.safetensors_faults import bounded
 from ckptguard.formats.safetensors_header import Header
 from ckptguard.formats.safetensors_json import parse_json_object
-from ckptguard.model.checksum import Algorithm, Checksum
 from ckptguard.model.finding import Basis, CheckName, Finding, FindingCode, Severity
 from ckptguard.model.layout import MetadataFile
 from ckptguard.model.policy import Limits
 from ckptguard.storage.listing import Listing
-from ckptguard.storage.protocol import Store, read_whole
+from ckptguard.storage.protocol import Store
 
 INDEX_NAME: Final = re.compile(r"[^.].*\.safetensors\.index(\.[\w-]+)?\.json")
 """`model.safetensors.index.json`, diffusers' `….index.fp16.json`; any stem."""
@@ -68,9 +66,7 @@ def read_index(store: Store, listing: Listing, path: str, limits: Limits) -> Ind
         StoreError: The store did not deliver.
         LimitExceededError: Larger than `limits.max_metadata_bytes`.
     """
-    raw = read_whole(store, listing.in_store(path), max_bytes=limits.max_metadata_bytes)
-    checksum = Checksum(algorithm=Algorithm.XXH3_128, hex_digits=xxhash.xxh3_128_hexdigest(raw))
-    file = MetadataFile(path=path, length_bytes=len(raw), checksum=checksum)
+    raw, file = read_bounded(store, listing, path, max_bytes=limits.max_metadata_bytes)
     if not raw:
         finding = _error(FindingCode.EMPTY_METADATA, f"{path} is empty", path)
         return IndexReading(file=file, index=None, findings=(finding,))

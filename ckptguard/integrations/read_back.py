@@ -23,7 +23,7 @@ from ckptguard.formats.manifest_json import parse_manifest
 from ckptguard.integrations import incidents
 from ckptguard.integrations import registration as background
 from ckptguard.integrations.dcp.announcement import announcement, registration
-from ckptguard.integrations.dcp.save_facts import SaveFacts, folder_text, place_of
+from ckptguard.integrations.dcp.save_facts import Place, SaveFacts, folder_text, place_of
 from ckptguard.model.manifest import MANIFEST_NAME, Manifest
 from ckptguard.operations.manifest import delete_manifest, write_manifest
 
@@ -120,14 +120,13 @@ class ReadBacks:
 
     def _read_back(self, save: _Save) -> None:
         place = place_of(save.facts, save.folder)
-        written = self._made_by_another_process(save, run=place.run)
-        manifest = parse_manifest(written)
+        manifest = parse_manifest(self._made_by_another_process(save, run=place.run))
         with self._changed:
             if self._newest.get(save.folder) != save.number:
                 return  # another save goes there meanwhile
-            write_manifest(Path(save.folder), manifest)
+            written = write_manifest(Path(save.folder), manifest)
         incidents.count("saves_read_back")
-        _register(save, manifest, written)
+        _register(save.facts, place, manifest, written)
 
     def _made_by_another_process(self, save: _Save, *, run: str) -> bytes:
         step = () if save.facts.step is None else ("--step", str(save.facts.step))
@@ -162,11 +161,11 @@ def _announce(folder: str, facts: SaveFacts) -> None:
         background.announce(call)
 
 
-def _register(save: _Save, manifest: Manifest, written: bytes) -> None:
-    if save.facts.run is None:
+def _register(facts: SaveFacts, place: Place, manifest: Manifest, written: bytes) -> None:
+    if facts.run is None:
         return
-    with incidents.swallowed("not_registered", f"the save in {save.folder} is not registered"):
-        background.register(registration(save.facts, place_of(save.facts, save.folder), manifest, written))
+    with incidents.swallowed("not_registered", f"the save in {place.folder} is not registered"):
+        background.register(registration(facts, place, manifest, written))
 
 
 READ_BACKS: Final = ReadBacks()

@@ -33,6 +33,7 @@ from ckptguard.model.manifest import (
 from ckptguard.model.policy import MIB
 from ckptguard.operations.manifests_beside import ManifestBeside, load_manifest_beside, manifest_folders
 from ckptguard.scan.progress import ProgressListener, ProgressMeter
+from ckptguard.storage.folder_sync import sync_folder
 from ckptguard.storage.listing import Listing, list_folder
 from ckptguard.storage.os_errors import translating_os_errors
 from ckptguard.storage.protocol import ObjectStat, Store
@@ -211,12 +212,15 @@ def load_manifest(path: Path, *, limits: ManifestLimits | None = None) -> Manife
     return parse_manifest(data, limits=limits)
 
 
-def write_manifest(path: Path, manifest: Manifest) -> None:
+def write_manifest(path: Path, manifest: Manifest) -> bytes:
     """Write a manifest so that at no moment, nor after a crash, half of one stands at `path`.
 
     Args:
         path: File, or the checkpoint's folder, where it gets its usual name.
         manifest: What to write.
+
+    Returns:
+        Its bytes.
 
     Raises:
         StoreError: It was not written; what stood there before still does.
@@ -224,24 +228,18 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
     is_folder = path.name != MANIFEST_NAME and path.is_dir()
     target = path / MANIFEST_NAME if is_folder else path
     draft = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+    data = to_json(manifest)
     with translating_os_errors(str(target)):
         try:
             with draft.open("wb") as stream:
-                stream.write(to_json(manifest))
+                stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
-        _sync_folder(target.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_folder(target.parent)
+    return data
 
 
 def delete_manifest(path: Path) -> None:
@@ -257,4 +255,4 @@ def delete_manifest(path: Path) -> None:
             path.unlink()
         except FileNotFoundError:
             return
-        _sync_folder(path.parent)
+        sync_folder(path.parent)

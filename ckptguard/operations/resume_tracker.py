@@ -16,6 +16,7 @@ from typing import Final
 from ckptguard.errors import ConfigError, UnsupportedFormatError
 from ckptguard.model.resume import Ending
 from ckptguard.operations.resume import Found
+from ckptguard.storage.folder_sync import sync_folder
 from ckptguard.storage.os_errors import translating_os_errors
 
 _PROVEN_NOW: Final = frozenset({Ending.PROVEN, Ending.BELOW})
@@ -88,12 +89,4 @@ def write_tracker(tracker: TrackerFile) -> None:
             with suppress(OSError):
                 Path(name).unlink()
             raise
-        _sync_folder(folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        sync_folder(folder)

@@ -19,6 +19,7 @@ from ckptguard_api.database import Transaction
 from ckptguard_api.domain.resume import Asked, Candidate, Order, WaitedFor
 from ckptguard_api.domain.resume_choice import is_listed
 from ckptguard_api.repositories.runs import RunRow
+from ckptguard_api.repositories.validations import LAST_DEPTH
 from ckptguard_api.tables import OPEN, USABLE, checkpoints, stores, validations
 
 MAX_PASSED_OVER: Final = 100
@@ -40,17 +41,8 @@ _MAY_BECOME_TARGET: Final[ColumnElement[Any]] = literal_column(f"({OPEN})")
 _OPEN_VALIDATION: Final = and_(validations.c.checkpoint_id == checkpoints.c.id, _IS_OPEN)
 _LISTED: Final = (Lifecycle.ANNOUNCED.value, Lifecycle.INCOMPLETE.value, Lifecycle.REGISTERED.value)
 _UNREAD: Final = {"project_id", "expected_parts", "gone_at"}
-_LAST: Final = validations.alias("last")
-_LAST_DEPTH: Final = (
-    select(_LAST.c.depth)
-    .where(_LAST.c.checkpoint_id == checkpoints.c.id)
-    .order_by(_LAST.c.id.desc())
-    .limit(1)
-    .correlate(checkpoints)
-    .scalar_subquery()
-)
-"""What is asked again goes as deep as what was asked last; read only of those that are asked again."""
-_RETRY_DEPTH: Final = case((checkpoints.c.retry_at.is_not(None), _LAST_DEPTH))
+_RETRY_DEPTH: Final = case((checkpoints.c.retry_at.is_not(None), LAST_DEPTH))
+"""Read only of those that are asked again."""
 _READ: Final = (
     select(*(column for column in checkpoints.c if column.name not in _UNREAD))
     .add_columns(
@@ -256,7 +248,7 @@ def _is_tried_again(depths: Sequence[str]) -> ColumnElement[bool]:
         checkpoints.c.lifecycle == Lifecycle.REGISTERED.value,
         checkpoints.c.validation_state.is_(None),
         checkpoints.c.retry_at.is_not(None),
-        _LAST_DEPTH.in_(depths),
+        LAST_DEPTH.in_(depths),
     )
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import Row, func, select, text
 
 from ckptguard.model.service import ValidationReason
 from ckptguard_api.database import Transaction
-from ckptguard_api.repositories.validations import IS_OPEN
+from ckptguard_api.repositories.validations import IS_OPEN, LAST_DEPTH
 from ckptguard_api.tables import RETRIED, checkpoints, validations
 
 
@@ -53,16 +53,8 @@ def retries_due(tx: Transaction, run_id: int, *, limit: int) -> Sequence[Row[Any
     Each with `last_depth`, how deep the last validation was to go.
     """
     c = checkpoints.c
-    last_depth = (
-        select(validations.c.depth)
-        .where(validations.c.checkpoint_id == c.id)
-        .order_by(validations.c.id.desc())
-        .limit(1)
-        .scalar_subquery()
-        .label("last_depth")
-    )
     statement = (
-        select(checkpoints, last_depth)
+        select(checkpoints, LAST_DEPTH.label("last_depth"))
         .where(text(RETRIED), c.run_id == run_id, c.retry_at <= tx.now, c.validation_state.is_(None))
         .order_by(c.branch.desc(), c.step.desc(), c.created_at.desc(), c.id.desc())
         .limit(limit)

@@ -18,6 +18,17 @@ ValidationRow = Row[Any]
 IS_OPEN: Final = text("validations.state IN ('queued','running')")
 IS_QUEUED: Final = text("validations.state IN ('queued','running') AND validations.state = 'queued'")
 
+_LAST: Final = validations.alias("last")
+LAST_DEPTH: Final = (
+    select(_LAST.c.depth)
+    .where(_LAST.c.checkpoint_id == checkpoints.c.id)
+    .order_by(_LAST.c.id.desc())
+    .limit(1)
+    .correlate(checkpoints)
+    .scalar_subquery()
+)
+"""Of a checkpoint in a query: what is asked again goes as deep as what was asked last."""
+
 
 def find_validation(tx: Transaction, validation_id: int) -> ValidationRow | None:
     """Return the validation, or None."""

@@ -1,6 +1,5 @@
 """The manifest as the last file of its folder, and its removal before a re-save, local or not."""
 
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +10,7 @@ from ckptguard.formats.manifest_json import to_json
 from ckptguard.integrations.dcp.recording_fs import RecordingFileSystem
 from ckptguard.model.manifest import MANIFEST_NAME, Manifest
 from ckptguard.operations.manifest import write_manifest
+from ckptguard.storage.folder_sync import sync_folder
 
 METADATA_NAME: Final = ".metadata"
 _LOCAL_PROTOCOLS: Final = frozenset({"file", "local"})
@@ -34,8 +34,7 @@ def leave_manifest(fs: RecordingFileSystem, folder: str, manifest: Manifest) -> 
         data = to_json(manifest)
         fs.inner.fs.pipe_file(f"{folder}/{MANIFEST_NAME}", data)  # one PUT: there is never half of it
         return data
-    write_manifest(local / MANIFEST_NAME, manifest)
-    return to_json(manifest)
+    return write_manifest(local / MANIFEST_NAME, manifest)
 
 
 def remove_commit(fs: RecordingFileSystem, folder: str, *, is_durable: bool) -> None:
@@ -81,12 +80,3 @@ def local_folder(fs: RecordingFileSystem, folder: str) -> Path | None:
     driver: Any = fs.inner.fs
     protocols = {driver.protocol} if isinstance(driver.protocol, str) else set(driver.protocol)
     return Path(driver._strip_protocol(folder)) if protocols & _LOCAL_PROTOCOLS else None  # noqa: SLF001 - fsspec's way to say it
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
