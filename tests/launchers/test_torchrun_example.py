@@ -1,5 +1,6 @@
 """The example under a real torchrun: two ranks, a real checkpoint, a real service."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def test_two_ranks_go_on_from_the_proven_one_and_tell_so(site: LaunchSite) -> No
     site.save("linear", 1200, name="step-1200", write=save_linear)
     launched = launch(site, "linear")
     assert launched.code == 0, launched.output
-    assert launched.output.count("from step 1200") == 2
+    assert len(re.findall(r"from step 1200(?!,)", launched.output)) == 2  # maybe in one line
     told = [(attempt, outcome) for attempt, outcome, _ in site.restarts("linear")]
     assert told == [("start-linear", "resumed"), ("start-linear", "progressed")]
 
