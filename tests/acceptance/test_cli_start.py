@@ -36,11 +36,12 @@ def _cpu_seconds(command: list[str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-@pytest.mark.parametrize("name", sorted(BUILT_INS))
-def test_the_help_of_every_command_has_examples_and_needs_no_torch(name: str) -> None:
+def test_the_help_of_every_command_has_examples_and_needs_no_torch() -> None:
+    names = sorted(BUILT_INS)
     code = (
-        f"from ckptguard.cli.main import run; run([{name!r}, '--help']); "
+        f"from ckptguard.cli.main import run\nfor name in {names!r}:\n    run([name, '--help'])\n"
         "import sys; assert 'torch' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert f"Examples:\n    ckptguard {name}" in done.stdout
+    without = [name for name in names if f"Examples:\n    ckptguard {name}" not in done.stdout]
+    assert not without

@@ -21,7 +21,7 @@ def server() -> Iterator[Server]:
         yield running
 
 
-@pytest.mark.parametrize("mode", [Mode.SYNC, Mode.THREAD])
+@pytest.mark.parametrize("mode", [pytest.param(Mode.SYNC, marks=pytest.mark.slow), Mode.THREAD])
 def test_no_kill_makes_a_manifest_bless_a_mixture(mode: Mode, server: Server, tmp_path: Path) -> None:
     campaign = Campaign(server, tmp_path, seed=SEED, rows=512)
     blows = [*campaign.aimed_blows(mode)[:4], *campaign.random_blows(mode, 4)]

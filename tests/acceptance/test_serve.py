@@ -204,6 +204,7 @@ def test_the_worker_is_a_child_with_a_token_of_its_own_and_comes_again(tmp_path:
     _wait_until(lambda: not Path(f"/proc/{second}").exists())
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_a_store_that_is_allowed_later_reaches_the_worker_without_a_restart(tmp_path: Path) -> None:
     save = tmp_path / "later" / "step-1"

@@ -61,6 +61,7 @@ def status_of(report: Report, name: CheckName) -> CheckStatus:
 # -- stock loads run only what we know
 
 
+@pytest.mark.slow
 def test_stock_never_builds_an_object_of_a_class_that_nobody_vouched_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +86,7 @@ def test_stock_never_builds_an_object_of_a_class_that_nobody_vouched_for(
     assert vouched.judgement.assurance is Assurance.LOADED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("save", [HF_SHARDED, TORCH_SAVE, "quantized", "rank_local"])
 def test_what_stock_dcp_cannot_open_is_no_damage(arrange: Arrange, save: str) -> None:
     report = check(arrange(save), STOCK)

@@ -111,6 +111,7 @@ def piped(command: Sequence[str], more: Mapping[str, str]) -> subprocess.Popen[s
     )
 
 
+@pytest.mark.slow
 def test_each_line_that_serve_writes_into_a_pipe_is_an_object(tmp_path: Path) -> None:
     (tmp_path / "ckpts").mkdir()
     options = ("--store", f"demo={tmp_path / 'ckpts'}", "--until-stdin-ends")

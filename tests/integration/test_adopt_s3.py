@@ -41,6 +41,7 @@ def adopted(bucket: Bucket, prefix: str) -> tuple[CountingStore, RememberingServ
     return store, service, news
 
 
+@pytest.mark.slow
 def test_more_than_a_page_of_keys_is_one_listing_and_only_metadata_is_read(
     bucket: Bucket, tmp_path: Path
 ) -> None:

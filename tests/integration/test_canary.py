@@ -127,6 +127,7 @@ def test_content_is_judged_although_the_canary_dies(corpus_dir: Path) -> None:
     assert report.judgement.is_retryable
 
 
+@pytest.mark.slow
 def test_a_device_that_is_not_there_is_the_machines_fault(corpus_dir: Path) -> None:
     outcome = run(job_for(corpus_dir / "dcp_torch2_13_0_nodist", device="cuda:7"))
     assert outcome.ending in (Ending.CRASHED, Ending.LOAD_FAILED)

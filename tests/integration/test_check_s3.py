@@ -122,7 +122,9 @@ def codes(report: dict[str, Any]) -> set[str]:
     return {finding["code"] for finding in report["findings"] if finding["severity"] in ("error", "unknown")}
 
 
-@pytest.mark.parametrize("checkpoint", [FSDP2, "accelerate_fsdp2_sharded_ws2"])
+@pytest.mark.parametrize(
+    "checkpoint", [FSDP2, pytest.param("accelerate_fsdp2_sharded_ws2", marks=pytest.mark.slow)]
+)
 @pytest.mark.torch
 def test_healthy_checkpoint_is_loaded_from_s3(bucket: Bucket, checkpoint: str) -> None:
     returned, report = bucket.check(bucket.put(checkpoint, f"healthy/{checkpoint}"))
@@ -151,6 +153,7 @@ def test_other_layouts_are_read_from_s3(
     assert report["bytes_read"] <= 1.02 * report["bytes_total"] + headers
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_newest_step_of_a_folder_in_s3_is_checked(bucket: Bucket) -> None:
     bucket.put(FSDP2, "run-7/step-2")

@@ -97,6 +97,7 @@ def report_of(validation: Validation, worker: WorkerProcess) -> dict[str, Any]:
     return reports[0]
 
 
+@pytest.mark.slow
 def test_a_warm_child_that_hangs_is_replaced_by_a_cold_one(
     service: LeaseService, worker: WorkerProcess
 ) -> None:

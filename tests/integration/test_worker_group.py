@@ -72,7 +72,7 @@ def test_two_ranks_load_a_checkpoint_and_read_each_byte_once(
     assert service.capabilities[0]["world_size"] == WORLD_SIZE
 
 
-@pytest.mark.parametrize("rank", range(WORLD_SIZE))
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_dead_child_ends_the_load_and_no_supervisor(
     group: tuple[LeaseService, WorkerProcess], rank: int
 ) -> None:
@@ -97,6 +97,7 @@ def test_a_dead_child_ends_the_load_and_no_supervisor(
     assert report_of(service.add("step-2", policy=POLICY), worker)["assurance"] == "loaded"
 
 
+@pytest.mark.slow
 def test_no_rank_outlives_a_torchrun_that_was_killed(tmp_path: Path) -> None:
     with (
         lease_service() as service,

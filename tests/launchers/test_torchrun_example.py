@@ -45,6 +45,7 @@ def test_no_rank_starts_from_scratch_because_of_a_typo(site: LaunchSite) -> None
     assert launched.output.count("run linaer has nothing to resume from (unknown_run)") >= 2
 
 
+@pytest.mark.slow
 def test_ranks_that_torchrun_restarts_ask_again_and_each_start_is_told(site: LaunchSite) -> None:
     """The service was told that it is VALID; here its shards are none."""
     site.save("broken", 1200, name="step-1200")

@@ -59,7 +59,7 @@ from ckptguard.testing.torch_zip_bytes import build_zip
 from tests.ocdbt_blocks import block, interior, leaf, manifest, table
 
 SEED = 20261129
-SHORT_S = 1.5
+SHORT_S = 0.7
 PIECE_BYTES = 37
 MAX_SEED_BYTES = 40_000
 LIMITS = Limits(max_object_bytes=1 << 24)

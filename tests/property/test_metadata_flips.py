@@ -41,6 +41,7 @@ def is_called_sound(content: bytes) -> bool:
     return not severities & {Severity.ERROR, Severity.UNKNOWN} and tables.globals <= KNOWN_GLOBALS
 
 
+@pytest.mark.slow
 def test_no_flip_that_stock_refuses_to_unpickle_is_called_sound(corpus_dir: Path) -> None:
     path = corpus_dir / "dcp_torch2_13_0_nodist" / ".metadata"
     content, chance = path.read_bytes(), random.Random(SEED)  # noqa: S311 - a seeded test

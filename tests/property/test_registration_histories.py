@@ -18,7 +18,7 @@ from ckptguard_api.use_cases.deletions import mark_deleted
 from tests.databases import fresh_database
 from tests.registrations import Trainer, saved
 
-NUM_SEEDS: Final = 15
+NUM_SEEDS: Final = 8
 NUM_ACTIONS: Final = 60
 PLACES: Final = ("a", "a/b", "a/b/c", "a/bc", "d", "d/e", "d_e", "d%")
 ALIKE: Final = "c-of-the-same-bytes"

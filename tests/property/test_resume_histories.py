@@ -106,7 +106,7 @@ def _newer(history: History, asked: Asked) -> int:
     return sum(newest is None or one.order > newest.order for one in scope)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_cached_answer_is_the_uncached_one_after_every_event(database: Database, seed: int) -> None:
     asyncio.run(_hold_cache(database, int(SEED or seed)))
 

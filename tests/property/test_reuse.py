@@ -27,7 +27,7 @@ SAVES = (
     "accelerate_fsdp2_sharded_ws2",
     "torchsnapshot_ddp_ws2",
 )
-SEEDS = range(4)
+SEEDS = range(2)
 Outcome = tuple[Judgement, tuple[Finding, ...], tuple[FileEvidence, ...], tuple[str, ...]]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.property.service_histories import run_seed
 
-_IN_MAKE_TEST = 200
+_IN_MAKE_TEST = 100
 _AT_ONCE = 20
 _LONG = range(1_000_000, 1_002_000)
 _LONG_AT_ONCE = 200

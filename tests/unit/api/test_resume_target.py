@@ -184,7 +184,7 @@ def test_announcement_that_nobody_keeps_alive_ends_without_a_word(served: Served
     with served.services.database.write() as tx:
         store_id = add_store(tx, 1)
         run_id = add_run(tx, 1, "r", revision=1)
-        ends_at = tx.now + timedelta(seconds=5)
+        ends_at = tx.now + timedelta(seconds=2)
         add_checkpoint(tx, run_id, store_id, step=1, lifecycle=Lifecycle.ANNOUNCED, keep_alive_until=ends_at)
     client = served.client(Scope.READ)
     assert ask(client)["state"] == "pending"

@@ -37,6 +37,7 @@ def test_flips_in_payload_are_what_stock_never_notices(blind_tally: Tally) -> No
     assert outcomes == {StockOutcome.WRONG}
 
 
+@pytest.mark.slow
 def test_condemning_everything_is_a_false_alarm(saves_dir: Path) -> None:
     tally = run_campaign(
         saves_dir / BASE, format_name="dcp", seeds=range(10), judge=lambda _: Verdict.INVALID
