@@ -260,10 +260,11 @@ def _layout_findings(manifest: Manifest, layouts: Sequence[Layout], folder: str)
 
 def referenced_paths(layouts: Iterable[Layout]) -> tuple[str, ...]:
     """Return the metadata files and shards of some layouts, sorted: what a load will open."""
+    opened = [layout for layout in layouts if not layout.is_companion]
     return tuple(
         sorted(
-            {file.path for layout in layouts for file in layout.metadata_files}
-            | {shard.path for layout in layouts for shard in layout.shards}
+            {file.path for layout in opened for file in layout.metadata_files}
+            | {shard.path for layout in opened for shard in layout.shards}
         )
     )
 

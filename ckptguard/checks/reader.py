@@ -70,7 +70,8 @@ def check_reader(
     Returns:
         Capping warnings of check 5, bounded.
     """
-    return bounded(finding for layout in layouts for finding in _gaps(layout, reader, has_module))
+    opened = [layout for layout in layouts if not layout.is_companion]
+    return bounded(finding for layout in opened for finding in _gaps(layout, reader, has_module))
 
 
 def _gaps(layout: Layout, reader: Reader, has_module: Callable[[str], bool]) -> Iterator[Finding]:

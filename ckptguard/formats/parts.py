@@ -26,6 +26,11 @@ SHARING_FORMATS: Final = frozenset({"safetensors", "torch_save"})
 _PART_WORDS: Final = re.compile(
     r"actor|checkpoint|ckpt|critic|dcp|ema|fsdp|model|module|optim|shard|state|weight", re.IGNORECASE
 )
+_COMPANION: Final = re.compile(
+    r"rng_state(_\d+)?\.pth|random_states_\d+\.pkl|(scheduler|sampler)(_\d+)?\.(bin|pt)|scaler\.pt"
+    r"|(dl_state_dict|training_args)(_\d+)?\.bin|custom_checkpoint_\d+\.pkl"
+)
+"""What Accelerate (utils/constants.py) and the HF Trainer (trainer.py) save beside the FSDP parts."""
 _METADATA_SUFFIX: Final = ".metadata"
 
 
@@ -97,8 +102,13 @@ def open_parts(
     """
     layouts = [layout for part in parts for layout in _open_part(store, tree, root, part, limits)]
     shards = {shard.path for layout in layouts for shard in layout.shards}
+    has_dcp = any(layout.format == "dcp" for layout in layouts)
     return tuple(
-        replace(layout, sidecars=tuple(path for path in layout.sidecars if path not in shards))
+        replace(
+            layout,
+            sidecars=tuple(path for path in layout.sidecars if path not in shards),
+            is_companion=has_dcp and _is_companion(layout),
+        )
         for layout in layouts
     )
 
@@ -154,6 +164,11 @@ def place(layout: Layout, folder: str) -> Layout:
         ),
         sidecars=tuple(join(folder, path) for path in layout.sidecars),
     )
+
+
+def _is_companion(layout: Layout) -> bool:
+    names = [shard.path.rpartition("/")[2] for shard in layout.shards]
+    return layout.format == "torch_save" and bool(names) and all(map(_COMPANION.fullmatch, names))
 
 
 def _owns(adapter: FormatAdapter) -> bool:

@@ -24,6 +24,7 @@ ZERO_RANK: Final = re.compile(
 _NUMBERED: Final = (
     ZERO_RANK,
     re.compile(r"(?P<head>random_states_)(?P<number>\d{1,6})(?P<tail>\.pkl)"),
+    re.compile(r"(?P<head>rng_state_)(?P<number>\d{1,6})(?P<tail>\.pth)"),
 )
 
 

@@ -133,6 +133,9 @@ class Layout:
             ranks are not holes.
         save_id: torch's `storage_meta.save_id`.
         sidecars: Other files that belong to the part (`common.pt`, `config.json`).
+        is_companion: What a trainer keeps beside the parts of a save (schedulers, random states). No load
+            of those parts opens it and no manifest of theirs lists it, so it lowers neither the assurance
+            nor the provenance of the whole; its bytes are proven, and missed, like any others.
         missing_items: (fqn, slice or None) that the metadata declares without a home in any shard.
         orphan_items: Items stored for which no tensor or object is declared.
     """
@@ -149,6 +152,7 @@ class Layout:
     is_rank_local: bool = False
     save_id: str | None = None
     sidecars: tuple[str, ...] = ()
+    is_companion: bool = False
     missing_items: tuple[tuple[str, Slice | None], ...] = ()
     orphan_items: tuple[Item, ...] = ()
     notes: tuple[str, ...] = field(default=())

@@ -251,8 +251,9 @@ def _never_pass_unread(result: CheckResult, unread: Sequence[str]) -> CheckResul
 def _never_pass_unloaded(result: CheckResult, layouts: Sequence[Layout], reading: Reading) -> CheckResult:
     if result.status is not CheckStatus.PASS:
         return result
-    wanted = sum(len(shard.items) for shard in distinct_shards(layouts))
-    missing = wanted - sum(scan.items_loaded for scan in reading.scans.values())
+    shards = distinct_shards([layout for layout in layouts if not layout.is_companion])
+    scans = [reading.scans[shard.path] for shard in shards if shard.path in reading.scans]
+    missing = sum(len(shard.items) for shard in shards) - sum(scan.items_loaded for scan in scans)
     if missing == 0:
         return result
     damaged = any(

@@ -22,7 +22,7 @@ pytestmark = [
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_training_goes_on_from_the_last_good_checkpoint_bit_for_bit(tmp_path: Path) -> None:
-    with served_story("huggingface", tmp_path, assurance="content") as story:
+    with served_story("huggingface", tmp_path, assurance="loaded") as story:
         losses = story.train("--steps", STEPS)
         assert sorted(losses) == list(range(1, STEPS + 1))
         assert story.resume() == story.folder / "checkpoint-6"
