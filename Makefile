@@ -8,6 +8,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TRAINERS := $(VENV)/.trainers
+BROWSER := $(VENV)/.browser
 EXTRAS := canary,s3,zstd,service,postgresql,worker,otel,dev
 # One thread a process: tests and ranks share the cores.
 RUN := OMP_NUM_THREADS=1 PATH="$(abspath $(BIN)):$$PATH"
@@ -21,8 +22,8 @@ help: ## say what there is
 demo: venv ## a real training job, checkpoints that rot, who notices, from where a launcher resumes
 	@$(RUN) python examples/demo/run.py
 
-test: lint ## everything that must hold, under 15 minutes
-	$(RUN) python -m pytest -m 'not slow' -n $(WORKERS)
+test: lint $(BROWSER) ## everything that must hold, under 15 minutes
+	CKPTGUARD_BROWSER=required $(RUN) python -m pytest -m 'not slow' -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 check: test ## the one door: exactly what CI runs
 
@@ -63,6 +64,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 # Only their own examples need the trainers (tests/trainers); none of them is needed to build or to test the rest.
+$(BROWSER): tests/pages/install_browser.sh $(STAMP)
+	sh tests/pages/install_browser.sh $(BIN)/python
+	@touch $@
+
 $(TRAINERS): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),trainers]'
 	@touch $(TRAINERS)

@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 
 from ckptguard.model.service import Scope
 from ckptguard_api.doorkeeper import OPEN_PATHS
+from ckptguard_api.pages.paths import is_page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,7 @@ class Door:
 
 
 def doors(app: FastAPI) -> list[Door]:
-    """Return every route that needs a token."""
+    """Return every route that needs a bearer token: all but pages, which a browser's cookie opens."""
     found = [
         Door(
             method=method,
@@ -37,7 +38,7 @@ def doors(app: FastAPI) -> list[Door]:
         )
         for route in _api_routes(app)
         for method in sorted(route.methods or ())
-        if route.path not in OPEN_PATHS
+        if route.path not in OPEN_PATHS and not is_page(route.path)
     ]
     assert len(found) > 5, "the routes were not found"
     return found

@@ -64,6 +64,10 @@ class ServedApp:
         headers = {"Authorization": f"Bearer {self.token(*scopes, project=project)}"}
         if acts_in is not None:
             headers["Ckptguard-Project"] = acts_in
+        return self.new_client(**headers)
+
+    def new_client(self, **headers: str) -> httpx.Client:
+        """Return a client with these headers, and no token of its own."""
         client = httpx.Client(base_url=self.url, headers=headers, timeout=_DEADLINE_S, trust_env=False)
         self._clients.append(client)
         return client

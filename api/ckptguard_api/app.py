@@ -17,6 +17,29 @@ from ckptguard_api.doorkeeper import Doorkeeper
 from ckptguard_api.measured_requests import MeasuredRequests
 from ckptguard_api.metrics import install
 from ckptguard_api.openapi_document import openapi_document
+from ckptguard_api.pages import (
+    checkpoint_actions,
+    checkpoint_csv,
+    checkpoint_page,
+    diff_page,
+    events_page,
+    file_map,
+    finding_page,
+    live_stream,
+    projects_page,
+    run_page,
+    run_timeline,
+    running_map,
+    runs_page,
+    sign_in,
+    static_files,
+    stores_page,
+    tensors_page,
+    validation_page,
+    workers_page,
+)
+from ckptguard_api.pages.door import PageDoor
+from ckptguard_api.pages.errors import error_page
 from ckptguard_api.problems import (
     Problem,
     problem_of_error,
@@ -24,7 +47,7 @@ from ckptguard_api.problems import (
     problem_of_validation,
     problem_response,
 )
-from ckptguard_api.process_life import lifespan
+from ckptguard_api.process_life import answer_steadily, lifespan
 from ckptguard_api.routes import (
     checkpoints,
     events,
@@ -32,6 +55,7 @@ from ckptguard_api.routes import (
     holds,
     leases,
     metrics,
+    notes,
     projects,
     registration,
     restarts,
@@ -57,6 +81,7 @@ _MODULES: Final = (
     holds,
     leases,
     metrics,
+    notes,
     projects,
     registration,
     restarts,
@@ -69,13 +94,36 @@ _MODULES: Final = (
     webhooks,
     workers,
 )
+_PAGES: Final = (
+    checkpoint_actions,
+    checkpoint_csv,
+    checkpoint_page,
+    diff_page,
+    events_page,
+    file_map,
+    finding_page,
+    live_stream,
+    projects_page,
+    run_page,
+    run_timeline,
+    running_map,
+    runs_page,
+    sign_in,
+    static_files,
+    stores_page,
+    tensors_page,
+    validation_page,
+    workers_page,
+)
 
 
 def from_environment() -> FastAPI:
     """Return the app as the environment describes it; what each process of several calls."""
     configure_logs(is_for_good=True)
     settings = Settings()
-    return create_app(Services(database=Database(settings.database_address), settings=settings))
+    app = create_app(Services(database=Database(settings.database_address), settings=settings))
+    answer_steadily()
+    return app
 
 
 def create_app(services: Services, *, stops_with_signals: bool = True) -> FastAPI:
@@ -100,6 +148,7 @@ def create_app(services: Services, *, stops_with_signals: bool = True) -> FastAP
     _include_routes(app)
     _answer_with_problems(app)
     app.add_middleware(Doorkeeper, services=services)
+    app.add_middleware(PageDoor, services=services)
     app.add_middleware(Transport)  # the last one added is the outermost
     app.add_middleware(MeasuredRequests, metrics=install(app, services))
     if services.tracing is not None:
@@ -115,7 +164,7 @@ def _operation_id(route: APIRoute) -> str:
 
 def _include_routes(app: FastAPI) -> None:
     app.router.routes.insert(0, resume_target.Shortcut())
-    for module in _MODULES:
+    for module in (*_MODULES, *_PAGES):
         app.include_router(module.router)
 
 
@@ -142,11 +191,15 @@ def _answer_with_problems(app: FastAPI) -> None:
 
 def _methods_at(request: Request) -> set[str]:
     """Return all methods of a path; whoever refuses one knows only the first route there."""
-    listed = (*request.app.router.routes, *(route for module in _MODULES for route in module.router.routes))
+    listed = (
+        *request.app.router.routes,
+        *(route for module in (*_MODULES, *_PAGES) for route in module.router.routes),
+    )
     routes = [route for route in listed if isinstance(route, Route)]
     there = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
     return {method for route in there for method in route.methods or ()}
 
 
 def _told(request: Request, problem: Problem) -> Response:
-    return problem_response(problem, request_id=request.state.request_id)
+    answer = error_page if getattr(request.state, "is_page", False) else problem_response
+    return answer(problem, request_id=request.state.request_id)

@@ -54,10 +54,10 @@ class Doorkeeper:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Look at the token, then at the body."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["state"].get("is_page", False):  # it went through `PageDoor`
             await self._app(scope, receive, send)
             return
-        _refuse_unstorable(scope)
+        refuse_unstorable(scope)
         headers = Headers(scope=scope)
         if not self._is_open(scope["path"]):
             await self._let_in(scope, headers)
@@ -202,7 +202,8 @@ def _run_asked_about(path: str) -> str | None:
     return None
 
 
-def _refuse_unstorable(scope: Scope) -> None:
+def refuse_unstorable(scope: Scope) -> None:
+    """Raise InvalidRequestError for what no database column can hold."""
     query: bytes = scope.get("query_string", b"")
     if "\0" in scope["path"] or b"%00" in query or b"\0" in query:
         msg = "NUL in the path or the query"

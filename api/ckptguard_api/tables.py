@@ -291,6 +291,8 @@ validations = _table(
         "checkpoint_id",
     ),
     _queue_index("ix_validations_waited", "state = 'queued' AND waited_until IS NOT NULL", "waited_until"),
+    # How a store does: its last verdicts.
+    _queue_index("ix_validations_store_finished", "state = 'finished'", "store_id", "finished_at", "id"),
     # Asking again gives the same validation: at most one is open per checkpoint.
     Index(
         "uq_validations_open_checkpoint",
@@ -385,7 +387,7 @@ findings = _table(
     Column("message", Text, nullable=False),
     Column("value", JSON, nullable=False),  # all fields (`finding_to_json`)
     UniqueConstraint("validation_id", "number"),
-    Index("ix_findings_code", "code"),
+    Index("ix_findings_code", "code", "validation_id"),
 )
 
 file_results = Table(  # of the open validation only; folded into `evidence` with the verdict
@@ -396,6 +398,7 @@ file_results = Table(  # of the open validation only; folded into `evidence` wit
     Column("path", Text, nullable=False),
     Column("attempt_id", Id, ForeignKey("attempts.id"), nullable=False),
     Column("result", LargeBinary, nullable=False),  # zstd of JSON: scan, device, versions
+    Column("state", String(1)),  # `FileState`, so that nobody unpacks a hundred thousand results to show them
 )
 
 evidence = Table(
@@ -404,6 +407,14 @@ evidence = Table(
     Column("validation_id", Id, ForeignKey("validations.id"), primary_key=True, autoincrement=False),
     Column("body", LargeBinary, nullable=False),  # zstd of the JSON of the report's `files`
     Column("num_files", Integer, nullable=False),
+)
+
+tensor_lists = Table(  # what a verdict saw of tensors; none where nothing was understood
+    "tensor_lists",
+    METADATA,
+    Column("validation_id", Id, ForeignKey("validations.id"), primary_key=True, autoincrement=False),
+    Column("body", LargeBinary, nullable=False),  # zstd of the lines of `ckptguard.model.tensor_list`
+    Column("num_tensors", Integer, nullable=False),  # listed
 )
 
 workers = _table(
@@ -436,6 +447,7 @@ stores = _table(
 tokens = _table(
     "tokens",
     _ref("project_id", "projects.id", nullable=True),  # None: all projects
+    _ref("parent_id", "tokens.id", nullable=True),  # of a browser's: the one that it was made from
     Column("name", String(200), nullable=False),
     Column("hint", String(16), nullable=False),  # first characters, to tell tokens apart
     Column("hash", String(64), nullable=False, unique=True),  # SHA-256; a token has 256 bits of chance
@@ -459,6 +471,7 @@ restarts = _table(
     Column("is_branch_opened", Boolean, nullable=False),
     Column("is_settled", Boolean, nullable=False),  # says nothing against a checkpoint any more
     UniqueConstraint("run_id", "attempt_key", "outcome"),
+    Index("ix_restarts_checkpoint", "checkpoint_id", "id"),
     Index(
         "ix_restarts_open",
         "run_id",

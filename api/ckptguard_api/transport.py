@@ -98,7 +98,7 @@ class _Answer:
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.status = message["status"]
+            self.status = int(message["status"])
             message["headers"] = self._with_ours(message["headers"])
         await self._send(message)
 

@@ -53,6 +53,7 @@ BUILT_INS: Final[Mapping[str, BuiltIn]] = {
     "pin": BuiltIn("ckptguard.cli.pin", "Keep a checkpoint from being deleted."),
     "quarantine": BuiltIn("ckptguard.cli.quarantine", "Keep launchers from a checkpoint."),
     "release": BuiltIn("ckptguard.cli.release", "Lift the holds of a checkpoint."),
+    "note": BuiltIn("ckptguard.cli.note", "Write down what is known about a checkpoint."),
     "token": BuiltIn("ckptguard.cli.tokens", "Make, list and revoke tokens."),
     "doctor": BuiltIn("ckptguard.cli.doctor", "See what this machine can check, and what is missing."),
 }

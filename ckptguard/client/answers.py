@@ -419,6 +419,17 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What a person wrote about a checkpoint; `id` is that of its event."""
+
+    id: int
+    checkpoint_id: int
+    at: datetime
+    actor: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Doing:
     """What a worker does; nothing but the fact for work of another project."""
 

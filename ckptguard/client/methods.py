@@ -117,6 +117,7 @@ class Methods:
     hold = Method(operator_calls.hold)
     release = Method(operator_calls.release)
     mark_deleted = Method(operator_calls.mark_deleted)
+    note = Method(operator_calls.note)
     events = ListMethod(operator_calls.events)
     workers = ListMethod(operator_calls.workers)
     stores = ListMethod(operator_calls.stores)

@@ -11,6 +11,7 @@ from ckptguard.client.answers import (
     FileSeen,
     Finding,
     NewToken,
+    Note,
     Run,
     Store,
     TokenRow,
@@ -127,6 +128,11 @@ def release(checkpoint_id: int, *, reason: str, hold: Hold | None = None) -> Cal
 def mark_deleted(checkpoint_id: int, *, reason: str) -> Call[Checkpoint]:
     """Say that the bytes of a checkpoint are gone."""
     return post(f"/v1/checkpoints/{checkpoint_id}/deleted", Checkpoint, {"reason": reason})
+
+
+def note(checkpoint_id: int, *, text: str) -> Call[Note]:
+    """Write down what a person knows about a checkpoint; it changes nothing that a launcher gets."""
+    return post(f"/v1/checkpoints/{checkpoint_id}/notes", Note, {"text": text})
 
 
 def events(

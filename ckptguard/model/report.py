@@ -1,5 +1,6 @@
 """The report: a verdict with all its evidence, and its one JSON form (`schema: 1`)."""
 
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -61,6 +62,7 @@ class Report:
         seconds_reading: From the first to the last byte read.
         other_findings: Findings about the surroundings (pointers, other steps), which
             say nothing about this checkpoint and do not enter the verdict.
+        tensor_list: Its tensors (`model.tensor_list`); empty where nobody asked for them.
     """
 
     target: str
@@ -84,6 +86,7 @@ class Report:
     other_findings: tuple[Finding, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     manifest_identity: Checksum | None = None
+    tensor_list: bytes = field(default=b"", repr=False)
 
     @property
     def judgement(self) -> Judgement:
@@ -171,4 +174,4 @@ def report_to_json(report: Report) -> dict[str, Any]:
         "started_at": report.started_at.isoformat(),
         "versions": dict(report.versions),
         "manifest_identity": str(report.manifest_identity) if report.manifest_identity else None,
-    }
+    } | ({"tensor_list": b64encode(report.tensor_list).decode()} if report.tensor_list else {})

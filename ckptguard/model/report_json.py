@@ -4,6 +4,7 @@ A service reads what its workers send: every problem is told, and nothing is rep
 sender says of the verdict is not looked at; it is derived anew from the checks.
 """
 
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,6 +14,7 @@ from ckptguard.errors import FormatError
 from ckptguard.model.finding import Basis, CheckName, Finding, FindingCode, Severity
 from ckptguard.model.json_fields import Fields, Problems, TooManyProblemsError
 from ckptguard.model.report import FileEvidence, Report, StepSummary
+from ckptguard.model.tensor_list import count_lawful
 from ckptguard.model.verdict import CheckResult, CheckStatus, Provenance
 
 MAX_FINDINGS: Final = 1_000_000
@@ -82,9 +84,20 @@ def _report(fields: Fields) -> Report | None:
         checks=_checks(fields),
         versions=_versions(fields),
         manifest_identity=fields.nullable("manifest_identity", fields.checksum),
+        tensor_list=_tensor_list(fields) if fields.has("tensor_list") else b"",
     )
     fields.refuse_rest()
     return report
+
+
+def _tensor_list(fields: Fields) -> bytes:
+    try:
+        packed = b64decode(fields.text("tensor_list", instead=""), validate=True)
+        count_lawful(packed)
+    except ValueError as error:
+        fields.problems.note("/tensor_list", f"no list of tensors: {error}")
+        return b""
+    return packed
 
 
 def _objects(fields: Fields, key: str, limit: int) -> Iterator[Fields]:

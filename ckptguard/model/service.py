@@ -109,6 +109,7 @@ class EventKind(StrEnum):
     CHECKPOINT_DELETED = "checkpoint.deleted"
     CHECKPOINT_HELD = "checkpoint.held"
     CHECKPOINT_RELEASED = "checkpoint.released"
+    CHECKPOINT_NOTED = "checkpoint.noted"  # a person wrote something about it
     CHECKPOINT_VERDICT_CHANGED = "checkpoint.verdict.changed"
     VALIDATION_REQUESTED = "validation.requested"  # somebody asked, whether one was open already or not
     VALIDATION_QUEUED = "validation.queued"

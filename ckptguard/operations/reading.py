@@ -52,11 +52,13 @@ class Attempt:
         known: Results of files, by path, of which an earlier attempt told `on_file`. What would
             come out the same is taken over and not read again.
         on_file: Told of each file that was read to its end, with all that its result rests on.
+        is_tensor_list_wanted: The report is to carry the tensors, for whoever keeps it.
     """
 
     canary: CanaryRunner = run_canary
     known: Mapping[str, FileResult] = field(default_factory=dict)
     on_file: FileListener | None = None
+    is_tensor_list_wanted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from ckptguard.model.finding import CheckName, Finding, FindingCode, Severity
 from ckptguard.model.layout import Layout, Shard
 from ckptguard.model.manifest import Manifest
 from ckptguard.model.policy import Depth, Policy
-from ckptguard.model.report import Report
+from ckptguard.model.report import Report, TensorNumerics
 from ckptguard.model.verdict import Assurance, CheckResult, derive_judgement, skipped
 from ckptguard.operations.changes import (
     confirmed_by_name,
@@ -51,6 +51,7 @@ from ckptguard.operations.results import (
     with_stock,
 )
 from ckptguard.operations.sidecars import files_of, hidden_sidecars, sidecar_zips
+from ckptguard.operations.tensor_listing import list_tensors
 from ckptguard.operations.versions import canary_as_reader, has_module, versions_of
 from ckptguard.scan.faults import store_finding
 from ckptguard.scan.files import whole_file
@@ -252,7 +253,11 @@ class _Validation:
             other_findings=seen.checkpoint.surroundings,
             versions=versions_of(reading),
             manifest_identity=held.identity,
+            tensor_list=self._tensor_list(seen.checkpoint.layouts, numerics),
         )
+
+    def _tensor_list(self, layouts: Sequence[Layout], numerics: Mapping[str, TensorNumerics]) -> bytes:
+        return list_tensors(layouts, numerics) if self._asked.attempt.is_tensor_list_wanted else b""
 
     def _structure_findings(self, seen: Look, held: Held) -> list[Finding]:
         layouts, policy = seen.checkpoint.layouts, self._policy

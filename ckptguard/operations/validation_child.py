@@ -157,6 +157,7 @@ def _judge(place: Place, job: ValidationJob, supervisor: Supervisor, clock: Cloc
             canary=supervisor.run_canary,
             known=_known(job.known),
             on_file=lambda result: supervisor.tell("file", result=file_result_to_json(result)),
+            is_tensor_list_wanted=True,
         ),
     )
     if report.provenance is Provenance.PROVEN and not job.is_from_writer:

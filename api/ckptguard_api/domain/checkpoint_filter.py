@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
+from ckptguard.model.finding import FindingCode
 from ckptguard.model.service import Hold, Lifecycle, ValidationState
 from ckptguard.model.verdict import Assurance, Verdict
 
@@ -20,6 +21,7 @@ class CheckpointFilter:
         run: Name; the list is then in the order of the run, else by `created_at`.
         verdict: In force; `none`: not judged yet.
         assurance: Of the verdict in force, exactly.
+        code: Of a finding about it, of the validation whose verdict is in force.
         lifecycle: Where it stands.
         hold: That it has.
         state: Of its open validation.
@@ -33,6 +35,7 @@ class CheckpointFilter:
     run: str | None = None
     verdict: Verdict | Literal["none"] | None = None
     assurance: Assurance | None = None
+    code: FindingCode | None = None
     lifecycle: Lifecycle | None = None
     hold: Hold | None = None
     state: OpenState | None = None

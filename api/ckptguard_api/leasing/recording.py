@@ -18,6 +18,7 @@ from ckptguard_api.database import Transaction
 from ckptguard_api.domain.attempt_rules import retry_pause_s
 from ckptguard_api.domain.bytes_seen import bytes_seen
 from ckptguard_api.domain.storable_text import storable, storable_json
+from ckptguard_api.domain.tensor_lists import kept_tensors
 from ckptguard_api.domain.verdict_in_force import ABOUT_THE_BYTES, Decision, Standing, replaces
 from ckptguard_api.leasing.in_force import put_in_force
 from ckptguard_api.leasing.queue import is_wanted, subject_of
@@ -181,6 +182,9 @@ def _insert_details(tx: Transaction, validation_id: int, report: Report) -> None
     files = json.dumps(report_to_json(report)["files"], separators=(",", ":")).encode()
     body = zstandard.ZstdCompressor().compress(files)
     verdicts.insert_evidence(tx, validation_id, body=body, num_files=len(report.files))
+    if report.tensor_list:
+        tensors = kept_tensors(report.tensor_list)
+        verdicts.insert_tensor_list(tx, validation_id, body=tensors.body, num_tensors=tensors.count)
 
 
 def _finding_rows(validation_id: int, report: Report) -> Iterator[dict[str, Any]]:

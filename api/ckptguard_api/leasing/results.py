@@ -10,6 +10,7 @@ import zstandard
 from ckptguard.errors import InvalidRequestError, TooLargeError
 from ckptguard.scan.result import scan_from_json
 from ckptguard_api.domain.actor import Actor
+from ckptguard_api.domain.files_going import PackedResult, state_of_scan
 from ckptguard_api.leasing.fence import find_own_attempt, require_lease
 from ckptguard_api.leasing.lease import LeaseKey
 from ckptguard_api.repositories.file_results import (
@@ -94,12 +95,12 @@ def known_files(services: Services, key: LeaseKey, *, after: str = "", actor: Ac
     return FilePage(files=tuple(files), next=cursor if len(rows) == _PAGE_ROWS else None)
 
 
-def _packed(files: Sequence[Any]) -> dict[str, bytes]:
+def _packed(files: Sequence[Any]) -> dict[str, PackedResult]:
     if len(files) > MAX_FILES_AT_ONCE:
         msg = f"{len(files)} files at once; at most {MAX_FILES_AT_ONCE}"
         raise TooLargeError(msg)
     problems: list[str] = []
-    packed: dict[str, bytes] = {}
+    packed: dict[str, PackedResult] = {}
     compressor = zstandard.ZstdCompressor()
     for index, value in enumerate(files):
         problem = _problem(value)
@@ -107,7 +108,8 @@ def _packed(files: Sequence[Any]) -> dict[str, bytes]:
             problems.append(f"/files/{index}: {problem}")
         else:
             text = json.dumps(value, separators=(",", ":"), sort_keys=True)
-            packed[value["scan"]["path"]] = compressor.compress(text.encode())
+            body, state = compressor.compress(text.encode()), state_of_scan(value["scan"])
+            packed[value["scan"]["path"]] = PackedResult(body=body, state=state)
     if problems:
         msg = "no file results"
         raise InvalidRequestError(msg, problems=problems)

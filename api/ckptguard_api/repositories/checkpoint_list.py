@@ -3,15 +3,16 @@
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, Select, select, text
+from sqlalchemy import ColumnElement, Row, Select, exists, select, text
 
 from ckptguard.errors import NotFoundError
+from ckptguard.model.finding import FindingCode
 from ckptguard.model.service import Hold
 from ckptguard_api.database import Transaction
 from ckptguard_api.domain.checkpoint_filter import NO_VERDICT, CheckpointFilter
 from ckptguard_api.domain.paging import KeyValue, Query
 from ckptguard_api.repositories.windows import Listing
-from ckptguard_api.tables import checkpoints, runs, stores
+from ckptguard_api.tables import checkpoints, findings, runs, stores
 
 CheckpointRow = Row[Any]
 """All columns of `checkpoints`, and `run` and `store`, the names."""
@@ -82,7 +83,18 @@ def _conditions(wanted: CheckpointFilter) -> dict[str, ColumnElement[bool]]:
         found["assurance"] = columns.assurance == wanted.assurance.value
     if wanted.lifecycle is not None:
         found["lifecycle"] = columns.lifecycle == wanted.lifecycle.value
+    if wanted.code is not None:
+        found["code"] = _has_finding(wanted.code)
     return found | _ranges(wanted)
+
+
+def _has_finding(code: FindingCode) -> ColumnElement[bool]:
+    # One look-up a candidate, in the index of codes: a validation may have very many findings.
+    return exists().where(
+        findings.c.code == code.value,
+        findings.c.validation_id == checkpoints.c.verdict_validation_id,
+        findings.c.is_about_checkpoint,
+    )
 
 
 def _ranges(wanted: CheckpointFilter) -> dict[str, ColumnElement[bool]]:

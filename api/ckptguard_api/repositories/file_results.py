@@ -7,6 +7,7 @@ from typing import Any, Final
 from sqlalchemy import Row, delete, func, insert, select, update
 
 from ckptguard_api.database import Transaction
+from ckptguard_api.domain.files_going import PackedResult
 from ckptguard_api.domain.storable_text import storable
 from ckptguard_api.tables import file_results
 
@@ -19,14 +20,14 @@ def path_digest(path: str) -> str:
 
 
 def store_file_results(
-    tx: Transaction, *, validation_id: int, attempt_id: int, results: Mapping[str, bytes]
+    tx: Transaction, *, validation_id: int, attempt_id: int, results: Mapping[str, PackedResult]
 ) -> int:
     """Store results by path, and return how many paths had none.
 
     A path that has one keeps it where it is equal, and gets the later one where it differs: the file
     changed since. Neither counts as new.
     """
-    by_digest = {path_digest(path): (path, body) for path, body in results.items()}
+    by_digest = {path_digest(path): (path, packed) for path, packed in results.items()}
     there = _stored(tx, validation_id, list(by_digest))
     _insert(
         tx,
@@ -36,15 +37,16 @@ def store_file_results(
                 "path_digest": digest,
                 "path": storable(path),
                 "attempt_id": attempt_id,
-                "result": body,
+                "result": packed.body,
+                "state": packed.state.value,
             }
-            for digest, (path, body) in by_digest.items()
+            for digest, (path, packed) in by_digest.items()
             if digest not in there
         ],
     )
     for digest, stored in there.items():
-        if stored != by_digest[digest][1]:
-            _replace(tx, validation_id, digest, attempt_id=attempt_id, body=by_digest[digest][1])
+        if stored != by_digest[digest][1].body:
+            _replace(tx, validation_id, digest, attempt_id=attempt_id, packed=by_digest[digest][1])
     return len(by_digest) - len(there)
 
 
@@ -91,9 +93,12 @@ def _insert(tx: Transaction, rows: list[dict[str, Any]]) -> None:
         tx.execute(insert(file_results), rows)
 
 
-def _replace(tx: Transaction, validation_id: int, digest: str, *, attempt_id: int, body: bytes) -> None:
+def _replace(
+    tx: Transaction, validation_id: int, digest: str, *, attempt_id: int, packed: PackedResult
+) -> None:
     columns = file_results.c
     statement = update(file_results).where(
         columns.validation_id == validation_id, columns.path_digest == digest
     )
-    tx.execute(statement.values(attempt_id=attempt_id, result=body))
+    values = {"attempt_id": attempt_id, "result": packed.body, "state": packed.state.value}
+    tx.execute(statement.values(values))

@@ -19,6 +19,7 @@ from ckptguard_api.tables import (
     manifests,
     parts,
     runs,
+    tensor_lists,
     validations,
     verdicts,
     workers,
@@ -75,6 +76,19 @@ def find_validation(tx: Transaction, project_id: int, validation_id: int) -> Val
     return row
 
 
+def last_judged(tx: Transaction, checkpoint_id: int) -> int | None:
+    """Return the last validation of a checkpoint that has a verdict, in force or not; None: there is none."""
+    statement = (
+        select(validations.c.id)
+        .join(verdicts, verdicts.c.validation_id == validations.c.id)
+        .where(validations.c.checkpoint_id == checkpoint_id)
+        .order_by(validations.c.id.desc())
+        .limit(1)
+    )
+    found: int | None = tx.execute(statement).scalar_one_or_none()
+    return found
+
+
 def attempts_of(tx: Transaction, validation_ids: Collection[int], *, limit: int) -> Sequence[Row[Any]]:
     """Return the last attempts at these validations with `worker`, its name; oldest first."""
     statement = (
@@ -123,6 +137,12 @@ def last_finding_number(tx: Transaction, validation_id: int) -> int:
 def evidence_of(tx: Transaction, validation_id: int) -> Row[Any] | None:
     """Return `body` and `num_files` of the evidence, or None."""
     statement = select(evidence).where(evidence.c.validation_id == validation_id)
+    return tx.execute(statement).one_or_none()
+
+
+def tensor_list_of(tx: Transaction, validation_id: int) -> Row[Any] | None:
+    """Return `body` and `num_tensors` of what a validation saw of tensors, or None."""
+    statement = select(tensor_lists).where(tensor_lists.c.validation_id == validation_id)
     return tx.execute(statement).one_or_none()
 
 

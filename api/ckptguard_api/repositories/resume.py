@@ -141,6 +141,11 @@ def to_candidate(row: Row[Any]) -> Candidate:
     )
 
 
+def read_candidate(tx: Transaction, checkpoint_id: int) -> Candidate:
+    """Return what the choice depends on of one checkpoint; there is one."""
+    return to_candidate(tx.execute(_READ.where(checkpoints.c.id == checkpoint_id)).one())
+
+
 def _first(tx: Transaction, statement: Select[Any]) -> Row[Any] | None:
     return tx.execute(statement.limit(1)).one_or_none()
 

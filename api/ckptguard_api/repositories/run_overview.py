@@ -35,6 +35,8 @@ from ckptguard_api.tables import USABLE, checkpoints, runs, validations
 _ASSURANCES: Final = {level.value: level.rank for level in Assurance}
 _PROVENANCES: Final = {level.value: rank for rank, level in enumerate(WEAKEST_FIRST)}
 _ORDER: Final = (checkpoints.c.branch, checkpoints.c.step, checkpoints.c.created_at, checkpoints.c.id)
+NEWEST_FIRST: Final = tuple(column.desc() for column in _ORDER)
+"""The order of a run's checkpoints, the other way round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,10 @@ def find_overview(tx: Transaction, project_id: int, name: str) -> RunRow:
 
 def _with_newest() -> Select[Any]:
     run = runs.c
-    live = checkpoints.c.lifecycle.in_([Lifecycle.REGISTERED.value, Lifecycle.ANNOUNCED.value])
+    # An expression, which is only filtered by: as a condition of the index PostgreSQL looks for both values
+    # at each step (1,000 runs: 16 ms instead of 4).
+    lifecycle = func.coalesce(checkpoints.c.lifecycle, "")
+    live = lifecycle.in_([Lifecycle.REGISTERED.value, Lifecycle.ANNOUNCED.value])
     is_far_enough = _rank(checkpoints.c.assurance, _ASSURANCES) >= _rank(run.min_assurance, _ASSURANCES)
     is_known_enough = or_(
         run.min_provenance.is_(None),
@@ -104,16 +109,17 @@ def _with_newest() -> Select[Any]:
     )
     return select(
         *run,
-        _newest(run.id, live).label("newest_id"),
-        _newest(run.id, text(USABLE), is_far_enough, is_known_enough).label("newest_valid_id"),
+        newest_of(run.id, live).label("newest_id"),
+        newest_of(run.id, text(USABLE), is_far_enough, is_known_enough).label("newest_valid_id"),
     )
 
 
-def _newest(run_id: ColumnElement[int], *conditions: Any) -> ScalarSelect[int]:  # noqa: ANN401 - SQL
+def newest_of(run_id: ColumnElement[int], *conditions: Any) -> ScalarSelect[int]:  # noqa: ANN401 - SQL
+    """Select the id of the newest checkpoint of a run for which all conditions hold, by the run's order."""
     return (
         select(checkpoints.c.id)
         .where(checkpoints.c.run_id == run_id, *conditions)
-        .order_by(*(column.desc() for column in _ORDER))
+        .order_by(*NEWEST_FIRST)
         .limit(1)
         .scalar_subquery()
     )

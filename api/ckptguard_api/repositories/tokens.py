@@ -65,8 +65,9 @@ def get_token(tx: Transaction, token_id: int, *, project_id: int | None) -> Toke
 def list_tokens(
     tx: Transaction, *, project_id: int | None, before_id: int | None, limit: int
 ) -> Sequence[TokenRow]:
-    """Return tokens, newest first, those below `before_id`."""
-    statement = select(*_COLUMNS).select_from(_JOINED).order_by(tokens.c.id.desc()).limit(limit)
+    """Return tokens that people and programs hold, newest first, those below `before_id`; no browser's."""
+    statement = select(*_COLUMNS).select_from(_JOINED).where(tokens.c.parent_id.is_(None))
+    statement = statement.order_by(tokens.c.id.desc()).limit(limit)
     if project_id is not None:
         statement = statement.where(tokens.c.project_id == project_id)
     if before_id is not None:
@@ -81,8 +82,9 @@ def add_token(tx: Transaction, values: dict[str, Any]) -> int:
 
 
 def end_token(tx: Transaction, token_id: int, *, revoked_at: datetime) -> None:
-    """Mark a token as revoked; the caller holds `lock_tokens`."""
-    tx.execute(update(tokens).where(tokens.c.id == token_id).values(revoked_at=revoked_at))
+    """Mark a token, and those of its browsers, as revoked; the caller holds `lock_tokens`."""
+    is_ended = or_(tokens.c.id == token_id, tokens.c.parent_id == token_id)
+    tx.execute(update(tokens).where(is_ended, tokens.c.revoked_at.is_(None)).values(revoked_at=revoked_at))
 
 
 def count_tokens(tx: Transaction) -> int:
@@ -91,8 +93,11 @@ def count_tokens(tx: Transaction) -> int:
 
 
 def has_other_admin(tx: Transaction, token_id: int, *, now: datetime) -> bool:
-    """Say whether a good token of all projects with scope `admin` exists besides this one."""
-    is_good = tokens.c.revoked_at.is_(None) & or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > now)
+    """Say whether a good token of all projects with scope `admin` exists besides this one; no browser's."""
+    is_own = tokens.c.parent_id.is_(None)
+    is_good = (
+        is_own & tokens.c.revoked_at.is_(None) & or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > now)
+    )
     statement = select(tokens.c.scopes).where(is_good, tokens.c.project_id.is_(None), tokens.c.id != token_id)
     return any(Scope.ADMIN in scopes for scopes in tx.execute(statement).scalars())
 

@@ -12,7 +12,15 @@ from ckptguard.model.verdict import Assurance, Verdict
 from ckptguard_api.database import Transaction
 from ckptguard_api.domain.bytes_seen import BytesSeen
 from ckptguard_api.domain.verdict_in_force import Standing
-from ckptguard_api.tables import check_results, events, evidence, findings, validations, verdicts
+from ckptguard_api.tables import (
+    check_results,
+    events,
+    evidence,
+    findings,
+    tensor_lists,
+    validations,
+    verdicts,
+)
 
 VerdictRow = Row[Any]
 """A row of `verdicts`, all columns, with `depth` of its validation."""
@@ -88,6 +96,11 @@ def insert_findings(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> None:
 def insert_evidence(tx: Transaction, validation_id: int, *, body: bytes, num_files: int) -> None:
     """Add what was seen of each file: zstd of the JSON of a report's `files`."""
     tx.execute(insert(evidence).values(validation_id=validation_id, body=body, num_files=num_files))
+
+
+def insert_tensor_list(tx: Transaction, validation_id: int, *, body: bytes, num_tensors: int) -> None:
+    """Add the tensors that a validation saw, as `domain.tensor_lists` packs them."""
+    tx.execute(insert(tensor_lists).values(validation_id=validation_id, body=body, num_tensors=num_tensors))
 
 
 def _with_depth() -> Any:  # noqa: ANN401 - a select

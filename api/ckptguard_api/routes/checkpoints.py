@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import AwareDatetime, StringConstraints
 
+from ckptguard.model.finding import FindingCode
 from ckptguard.model.manifest_laws import MAX_INTEGER, MAX_LABEL_CHARS, MAX_PATH_BYTES
 from ckptguard.model.service import Hold, Lifecycle
 from ckptguard.model.verdict import Assurance, Verdict
@@ -32,6 +33,7 @@ async def _wanted(  # noqa: PLR0913 - one parameter for each filter
     run: RunName | None = None,
     verdict: Verdict | Literal["none"] | None = None,
     assurance: Assurance | None = None,
+    code: FindingCode | None = None,
     lifecycle: Lifecycle | None = None,
     hold: Hold | None = None,
     state: OpenState | None = None,
@@ -45,6 +47,7 @@ async def _wanted(  # noqa: PLR0913 - one parameter for each filter
         run=run,
         verdict=verdict,
         assurance=assurance,
+        code=code,
         lifecycle=lifecycle,
         hold=hold,
         state=state,

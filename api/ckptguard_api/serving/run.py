@@ -12,6 +12,7 @@ from ckptguard.clock import SystemClock
 from ckptguard.errors import ConfigError, ServiceUnavailableError
 from ckptguard_api.app import create_app
 from ckptguard_api.database import Database
+from ckptguard_api.process_life import answer_steadily
 from ckptguard_api.services import Services
 from ckptguard_api.serving.data_folder import DataFolder
 from ckptguard_api.serving.open_files import allow_open_files
@@ -175,6 +176,7 @@ def _serve(
         several.run()
         return
     app = create_app(services, stops_with_signals=False)
+    answer_steadily()
     server = SingleServer(
         server_config(app, plan.listener),
         on_started=started,

@@ -186,7 +186,7 @@ def list_evidence(
         packed = history.evidence_of(tx, validation_id)
     if packed is None:
         return Page(items=())
-    files = tuple(islice(evidence_files(packed.body), start, start + limit + 1))
+    files = tuple(islice(evidence_files(packed.body, start=start), limit + 1))
     following = encode_cursor(query, (start + limit,)) if len(files) > limit else None
     return Page(items=files[:limit], next=following)
 

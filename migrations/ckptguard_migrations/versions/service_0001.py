@@ -47,6 +47,7 @@ _TABLES: Final = (
     "check_results",
     "events",
     "evidence",
+    "tensor_lists",
     "findings",
     "deliveries",
     "file_results",
@@ -76,6 +77,7 @@ def upgrade() -> None:
     _create_check_results()
     _create_events()
     _create_evidence()
+    _create_tensor_lists()
     _create_findings()
     _create_deliveries()
     _create_file_results()
@@ -198,6 +200,7 @@ def _create_tokens() -> None:
         "tokens",
         sa.Column("id", _ID, nullable=False),
         sa.Column("project_id", _ID, nullable=True),
+        sa.Column("parent_id", _ID, nullable=True),
         sa.Column("name", sa.String(length=200), nullable=False),
         sa.Column("hint", sa.String(length=16), nullable=False),
         sa.Column("hash", sa.String(length=64), nullable=False),
@@ -205,6 +208,7 @@ def _create_tokens() -> None:
         sa.Column("created_at", _AT, nullable=False),
         sa.Column("expires_at", _AT, nullable=True),
         sa.Column("revoked_at", _AT, nullable=True),
+        sa.ForeignKeyConstraint(["parent_id"], ["tokens.id"], name=op.f("fk_tokens_parent_id")),
         sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_tokens_project_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_tokens")),
         sa.UniqueConstraint("hash", name=op.f("uq_tokens_hash")),
@@ -510,6 +514,7 @@ def _create_restarts() -> None:
         ),
         sqlite_autoincrement=True,
     )
+    op.create_index("ix_restarts_checkpoint", "restarts", ["checkpoint_id", "id"], unique=False)
     op.create_index(
         "ix_restarts_open",
         "restarts",
@@ -561,6 +566,14 @@ def _create_validations() -> None:
         unique=False,
         sqlite_where=sa.text("state IN ('queued','running')"),
         postgresql_where=sa.text("state IN ('queued','running')"),
+    )
+    op.create_index(
+        "ix_validations_store_finished",
+        "validations",
+        ["store_id", "finished_at", "id"],
+        unique=False,
+        sqlite_where=sa.text("state = 'finished'"),
+        postgresql_where=sa.text("state = 'finished'"),
     )
     op.create_index(
         "ix_validations_store_queue",
@@ -670,6 +683,19 @@ def _create_evidence() -> None:
     )
 
 
+def _create_tensor_lists() -> None:
+    op.create_table(
+        "tensor_lists",
+        sa.Column("validation_id", _ID, autoincrement=False, nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.Column("num_tensors", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["validation_id"], ["validations.id"], name=op.f("fk_tensor_lists_validation_id")
+        ),
+        sa.PrimaryKeyConstraint("validation_id", name=op.f("pk_tensor_lists")),
+    )
+
+
 def _create_findings() -> None:
     op.create_table(
         "findings",
@@ -691,7 +717,7 @@ def _create_findings() -> None:
         sa.UniqueConstraint("validation_id", "number", name=op.f("uq_findings_validation_id_number")),
         sqlite_autoincrement=True,
     )
-    op.create_index("ix_findings_code", "findings", ["code"], unique=False)
+    op.create_index("ix_findings_code", "findings", ["code", "validation_id"], unique=False)
 
 
 def _create_deliveries() -> None:
@@ -742,6 +768,7 @@ def _create_file_results() -> None:
         sa.Column("path", sa.Text(), nullable=False),
         sa.Column("attempt_id", _ID, nullable=False),
         sa.Column("result", sa.LargeBinary(), nullable=False),
+        sa.Column("state", sa.String(length=1), nullable=True),
         sa.ForeignKeyConstraint(["attempt_id"], ["attempts.id"], name=op.f("fk_file_results_attempt_id")),
         sa.ForeignKeyConstraint(
             ["validation_id"], ["validations.id"], name=op.f("fk_file_results_validation_id")

@@ -146,6 +146,16 @@ def test_holds_send_a_reason_and_say_what_holds_now(service: ScriptedService, as
         assert service.requests(f"POST /v1/checkpoints/7/{verb}")[0].body == {"reason": "why"}
 
 
+def test_a_note_is_sent_as_it_is_and_told(service: ScriptedService, ask: Ask) -> None:
+    written = {"id": 9, "checkpoint_id": 7, "at": "2026-01-01T00:00:00Z", "actor": "op", "text": HOSTILE}
+    service.on("POST /v1/checkpoints/7/notes", Reply(status=201, value=written))
+    code, out, _ = ask("note", "7", "--text", "two\nlines")
+    assert (code, out) == (0, "noted about checkpoint 7\n")
+    assert service.requests("POST /v1/checkpoints/7/notes")[0].body == {"text": "two\nlines"}
+    code, out, _ = ask("note", "7", "--text", "again", "--json")
+    assert json.loads(out)["note"]["text"] == HOSTILE
+
+
 @pytest.mark.parametrize(
     ("validation", "code"),
     [

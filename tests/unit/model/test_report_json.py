@@ -13,6 +13,7 @@ from ckptguard.model.checksum import Algorithm, Checksum
 from ckptguard.model.finding import Basis, CheckName, Finding, FindingCode, Severity
 from ckptguard.model.report import FileEvidence, Report, StepSummary, report_to_json
 from ckptguard.model.report_json import report_from_json
+from ckptguard.model.tensor_list import TensorEntry, pack_tensors
 from ckptguard.model.verdict import CheckResult, CheckStatus, Provenance, Verdict, conclude
 
 NOON = datetime(2026, 11, 29, 12, tzinfo=UTC)
@@ -152,3 +153,17 @@ def test_problems_are_bounded() -> None:
         report_from_json(value)
     assert len(refused.value.problems) == 101
     assert refused.value.problems[-1] == "and 900 more problems"
+
+
+def test_a_list_of_tensors_crosses_too_and_only_a_lawful_one() -> None:
+    told = report(tensor_list=pack_tensors([TensorEntry("w", "", "float32", (2,), 1, 8, 1, ("f",))]))
+    value = json.loads(json.dumps(report_to_json(told)))
+    assert report_from_json(value).tensor_list == told.tensor_list
+    for wrong in (None, 7, "?", "bm90IHpsaWI="):
+        with pytest.raises(FormatError) as caught:
+            report_from_json(value | {"tensor_list": wrong})
+        assert caught.value.problems[0].startswith("/tensor_list: ")
+
+
+def test_a_report_without_a_list_of_tensors_does_not_speak_of_one() -> None:
+    assert "tensor_list" not in report_to_json(report())

@@ -1,0 +1,206 @@
+"""What all runs of a project are judged by, in a few reads; none grows with the number of checkpoints."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
+from operator import itemgetter
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, FromClause, Row, Select, Subquery, func, or_, select, text
+from sqlalchemy.sql.expression import TextualSelect
+from sqlalchemy.sql.selectable import NamedFromClause
+
+from ckptguard.model.service import Lifecycle
+from ckptguard.model.verdict import Verdict
+from ckptguard_api.database import Transaction
+from ckptguard_api.domain.attention import Sight
+from ckptguard_api.repositories.epochs import EpochS
+from ckptguard_api.repositories.run_overview import newest_of, overview
+from ckptguard_api.tables import checkpoints, runs, validations
+
+MAX_RUNS: Final = 2000
+"""Runs of a project that are judged at once; those made last."""
+MAX_OPEN: Final = 20_000
+MAX_HELD: Final = 5000
+
+_ORDER: Final = ("id", "branch", "step", "created_s")
+_SEEN: Final = {
+    "last": (*_ORDER, "lifecycle"),
+    "newest": (*_ORDER, "lifecycle", "registered_s", "verdict", "assurance", "validation_state"),
+    "valid": (*_ORDER, "assurance"),
+    "invalid": _ORDER,
+    "unknown": (*_ORDER, "validation_state", "has_retry"),
+}
+_ID_OF: Final = {which: "newest_valid_id" if which == "valid" else f"{which}_id" for which in _SEEN}
+_OF_RUN: Final = (
+    "id",
+    "name",
+    "branch",
+    "created_at",
+    "min_assurance",
+    "gpus",
+    "usd_per_gpu_hour",
+    "unprotected_after_s",
+    "restarts_failing_at",
+    "step_went_back_at",
+)
+_STARTS: Final = dict(
+    zip(_SEEN, accumulate((len(names) for names in _SEEN.values()), initial=len(_OF_RUN)), strict=False)
+)
+NUM_COLUMNS_BEFORE_KIND: Final = 5
+"""Of a row of `last_checkpoints`: those that follow tell its kind, `lifecycle` first."""
+_OF_STRIP: Final = (
+    checkpoints.c.branch,
+    checkpoints.c.step,
+    checkpoints.c.created_at,
+    checkpoints.c.id,
+    checkpoints.c.run_id,
+    checkpoints.c.lifecycle,
+    checkpoints.c.verdict,
+    checkpoints.c.assurance,
+    checkpoints.c.validation_state,
+    checkpoints.c.is_quarantined,
+    checkpoints.c.is_suspect,
+)
+_PLACE: Final = itemgetter(0, 1, 2, 3)
+_STRIP: Final = (
+    f"SELECT {', '.join(column.name for column in _OF_STRIP)} "  # noqa: S608 - names of columns
+    "FROM checkpoints WHERE run_id = :run_{number} "
+    "ORDER BY branch DESC, step DESC, created_at DESC, id DESC LIMIT :most"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCount:
+    """How many validations of a run are open; a sum over many is cut at `MAX_OPEN`."""
+
+    queued: int = 0
+    running: int = 0
+
+
+def board_rows(
+    tx: Transaction, project_id: int, *, name_part: str | None = None, run_name: str | None = None
+) -> Sequence[Row[Any]]:
+    """Return the runs of a project made last, each with the checkpoints that it is judged by.
+
+    Args:
+        tx: Where.
+        project_id: Whose.
+        name_part: Only runs whose name has it, whatever the case of ASCII letters.
+        run_name: Only this one.
+
+    Returns:
+        Columns of `runs` (`_OF_RUN`), and of five checkpoints what `seen` takes apart: `last_…` of any
+        lifecycle, `newest_…` complete or being saved, `valid_…` that a resume may use, `invalid_…` and
+        `unknown_…`.
+
+    Cost: five look-ups in indexes a run.
+    """
+    query = overview(project_id).add_columns(
+        newest_of(runs.c.id).label("last_id"),
+        newest_of(runs.c.id, *_complete(Verdict.INVALID)).label("invalid_id"),
+        newest_of(runs.c.id, *_complete(Verdict.UNKNOWN)).label("unknown_id"),
+    )
+    if run_name is not None:
+        query = query.where(runs.c.name == run_name)
+    if name_part:
+        query = query.where(_has_in_name(name_part))
+    board = query.order_by(runs.c.id.desc()).limit(MAX_RUNS).subquery("board")
+    return tx.execute(_with_seen(board)).all()
+
+
+def count_runs(tx: Transaction, project_id: int, *, name_part: str | None) -> int:
+    """Count the runs of a project."""
+    query = select(func.count()).select_from(runs).where(runs.c.project_id == project_id)
+    if name_part:
+        query = query.where(_has_in_name(name_part))
+    number: int = tx.execute(query).scalar_one()
+    return number
+
+
+def open_counts(tx: Transaction, project_id: int) -> dict[int, OpenCount]:
+    """Count the open validations of each run."""
+    is_open = text("validations.state IN ('queued','running')")
+    found = (
+        select(validations.c.run_id, validations.c.state)
+        .where(is_open, validations.c.project_id == project_id)
+        .limit(MAX_OPEN)
+        .subquery()
+    )
+    grouped = select(found.c.run_id, found.c.state, func.count().label("number"))
+    counts: dict[int, dict[str, int]] = {}
+    for row in tx.execute(grouped.group_by(found.c.run_id, found.c.state)):
+        counts.setdefault(row.run_id, {})[row.state] = row.number
+    return {run_id: OpenCount(**by_state) for run_id, by_state in counts.items()}
+
+
+def held_checkpoints(tx: Transaction, project_id: int) -> dict[int, list[Sight]]:
+    """Return the complete checkpoints of a project that are suspect or quarantined, by run; the newest."""
+    one = checkpoints.c
+    columns = (one.id, one.branch, one.step, EpochS(one.created_at), one.lifecycle, one.run_id)
+    found: dict[int, dict[int, Sight]] = {}
+    for flag in ("is_suspect", "is_quarantined"):
+        # A partial index serves only a query that repeats its condition literally.
+        held = select(*columns).where(one.project_id == project_id, text(flag))
+        newest = held.order_by(one.created_at.desc(), one.id.desc()).limit(MAX_HELD)
+        for row in tx.execute(newest):
+            sight = Sight(**dict(zip(_SEEN["last"], row[:-1], strict=True)))
+            if sight.lifecycle == Lifecycle.REGISTERED:
+                found.setdefault(row.run_id, {})[sight.id] = sight
+    return {run_id: list(by_id.values()) for run_id, by_id in found.items()}
+
+
+def last_checkpoints(tx: Transaction, run_ids: Sequence[int], *, limit: int) -> dict[int, Sequence[Row[Any]]]:
+    """Return the last checkpoints of some runs, oldest first, of each `limit` at most: what is drawn."""
+    if not run_ids:
+        return {}
+    found: dict[int, list[Row[Any]]] = {run_id: [] for run_id in run_ids}
+    parameters = {f"run_{number}": run_id for number, run_id in enumerate(run_ids)} | {"most": limit}
+    for row in tx.execute(_strips(len(run_ids)), parameters):
+        found[row.run_id].append(row)
+    return {run_id: sorted(rows, key=_PLACE) for run_id, rows in found.items()}
+
+
+def seen(row: Row[Any], which: str) -> Sight | None:
+    """Return one of the five checkpoints of a row of `board_rows`; None: there is none."""
+    start, names = _STARTS[which], _SEEN[which]
+    if row[start] is None:
+        return None
+    return Sight(**dict(zip(names, row[start : start + len(names)], strict=True)))
+
+
+@cache
+def _strips(count: int) -> TextualSelect:
+    # As text: a union of 50 selects costs SQLAlchemy more than it costs the database.
+    each = (f"SELECT * FROM ({_STRIP.format(number=number)}) AS strip_{number}" for number in range(count))  # noqa: S608 - numbers
+    return text(" UNION ALL ".join(each)).columns(*_OF_STRIP)
+
+
+def _complete(verdict: Verdict) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    is_complete = checkpoints.c.lifecycle == Lifecycle.REGISTERED.value
+    return checkpoints.c.verdict == verdict.value, is_complete
+
+
+def _has_in_name(part: str) -> ColumnElement[bool]:
+    # `lower` of SQLite knows ASCII only: the name as it is written is always found.
+    return or_(
+        runs.c.name.contains(part, autoescape=True),
+        func.lower(runs.c.name).contains(part.lower(), autoescape=True),
+    )
+
+
+def _with_seen(board: Subquery) -> Select[Any]:
+    source: FromClause = board
+    columns: list[ColumnElement[Any]] = [board.c[name] for name in _OF_RUN]
+    for which, names in _SEEN.items():
+        one = checkpoints.alias(which)
+        source = source.outerjoin(one, one.c.id == board.c[_ID_OF[which]])
+        columns += [_column(one, name).label(f"{which}_{name}") for name in names]
+    return select(*columns).select_from(source)
+
+
+def _column(one: NamedFromClause, name: str) -> ColumnElement[Any]:
+    if name == "has_retry":
+        return one.c.retry_at.is_not(None)
+    return EpochS(one.c[f"{name[:-2]}_at"]) if name in {"created_s", "registered_s"} else one.c[name]

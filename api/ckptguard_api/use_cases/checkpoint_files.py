@@ -1,0 +1,185 @@
+"""The files of a checkpoint as a verdict saw them: a map of all, details of some, the grave ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from sqlalchemy import Row
+
+from ckptguard.errors import NotFoundError
+from ckptguard_api.database import Transaction
+from ckptguard_api.domain.file_map import (
+    GRAVE,
+    Fault,
+    Faults,
+    FileCell,
+    FileMap,
+    FileState,
+    cells_at,
+    map_files,
+)
+from ckptguard_api.repositories import history
+from ckptguard_api.repositories.checkpoint_list import CheckpointRow, find_checkpoint
+from ckptguard_api.repositories.file_faults import faults_of
+from ckptguard_api.services import Services
+
+MAX_CELLS_AT_ONCE: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappedFiles:
+    """A map, and whose it is.
+
+    Args:
+        row: Of the checkpoint.
+        validation_id: Whose verdict it shows; None: there is no verdict yet.
+        map: Of its files.
+    """
+
+    row: CheckpointRow
+    validation_id: int | None
+    map: FileMap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellPage:
+    """Some files of a map.
+
+    Args:
+        mapped: The map.
+        cells: In its order.
+        next: Place in the map where the next page starts; None: it ended.
+    """
+
+    mapped: MappedFiles
+    cells: tuple[FileCell, ...]
+    next: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Evidence:
+    row: CheckpointRow
+    validation_id: int | None
+    packed: Row[Any] | None
+    faults: Faults
+
+    @property
+    def body(self) -> bytes | None:
+        return None if self.packed is None else self.packed.body
+
+    def mapped(self) -> MappedFiles:
+        return MappedFiles(
+            row=self.row, validation_id=self.validation_id, map=map_files(self.body, self.faults)
+        )
+
+    def cells(self, missing: Sequence[str], places: Sequence[int]) -> tuple[FileCell, ...]:
+        num_files = 0 if self.packed is None else self.packed.num_files
+        return tuple(cells_at(self.body, self.faults, places, num_files=num_files, missing=missing))
+
+
+def show_file_map(
+    services: Services, *, project_id: int, checkpoint_id: int, validation_id: int | None
+) -> MappedFiles:
+    """Return the map of a verdict.
+
+    Args:
+        services: Of this process.
+        project_id: Whose.
+        checkpoint_id: Which.
+        validation_id: Whose verdict; None: the one in force, else the last.
+
+    Raises:
+        NotFoundError: There is no such checkpoint, or it has no such validation.
+    """
+    return _read(services, project_id, checkpoint_id, validation_id).mapped()
+
+
+def list_cells(
+    services: Services,
+    *,
+    project_id: int,
+    checkpoint_id: int,
+    validation_id: int | None,
+    start: int,
+    limit: int,
+    state: FileState | None = None,
+) -> CellPage:
+    """Return files of a map from a place on.
+
+    Args:
+        services: Of this process.
+        project_id: Whose.
+        checkpoint_id: Which.
+        validation_id: As for `show_file_map`.
+        start: Place in the map, from 0.
+        limit: How many at most.
+        state: Only those; None: all.
+
+    Raises:
+        NotFoundError: As `show_file_map`.
+
+    Cost: of files passed over, none is parsed.
+    """
+    found = _read(services, project_id, checkpoint_id, validation_id)
+    mapped = found.mapped()
+    places = _places(mapped.map.states, state, start=start, limit=limit + 1)
+    cells = found.cells(mapped.map.missing, places[:limit])
+    return CellPage(mapped=mapped, cells=cells, next=places[limit] if len(places) > limit else None)
+
+
+def list_grave_files(
+    services: Services, *, project_id: int, checkpoint_id: int, limit: int
+) -> tuple[tuple[str, Fault], ...]:
+    """Return files that are missing, faulty or in doubt by the verdict in force, else the last one.
+
+    Raises:
+        NotFoundError: There is no such checkpoint.
+
+    Cost: of its findings; no evidence is unpacked.
+    """
+    with services.database.read() as tx:
+        row = find_checkpoint(tx, project_id, checkpoint_id)
+        chosen = chosen_validation(tx, row, None)
+        faults = {} if chosen is None else faults_of(tx, chosen).by_path
+    grave = ((path, fault) for path, fault in faults.items() if fault.state in GRAVE)
+    return tuple(islice(grave, limit))
+
+
+def _places(states: str, state: FileState | None, *, start: int, limit: int) -> Sequence[int]:
+    if state is None:
+        return range(start, min(start + limit, len(states)))
+    found = (place for place in range(start, len(states)) if states[place] == state.value)
+    return tuple(islice(found, limit))
+
+
+def _read(services: Services, project_id: int, checkpoint_id: int, validation_id: int | None) -> _Evidence:
+    with services.database.read() as tx:
+        row = find_checkpoint(tx, project_id, checkpoint_id)
+        chosen = chosen_validation(tx, row, validation_id)
+        if chosen is None:
+            return _Evidence(row=row, validation_id=None, packed=None, faults=Faults(by_path={}))
+        return _Evidence(
+            row=row,
+            validation_id=chosen,
+            packed=history.evidence_of(tx, chosen),
+            faults=faults_of(tx, chosen),
+        )
+
+
+def chosen_validation(tx: Transaction, row: CheckpointRow, wanted: int | None) -> int | None:
+    """Return whose verdict is shown: the one asked for, else the one in force, else the last; None: none.
+
+    Raises:
+        NotFoundError: The one asked for is none of this checkpoint.
+    """
+    if wanted is not None:
+        found = history.find_validation(tx, row.project_id, wanted)
+        if found.checkpoint_id != row.id:
+            msg = "no such validation of this checkpoint"
+            raise NotFoundError(msg)
+        return wanted
+    if row.verdict_validation_id is not None:
+        in_force: int = row.verdict_validation_id
+        return in_force
+    return history.last_judged(tx, row.id)
