@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import AwareDatetime, StringConstraints
 
+from ckptguard.errors import InvalidRequestError
 from ckptguard.model.finding import FindingCode
 from ckptguard.model.manifest_laws import MAX_INTEGER, MAX_LABEL_CHARS, MAX_PATH_BYTES
 from ckptguard.model.service import Hold, Lifecycle
@@ -54,8 +55,8 @@ async def _wanted(  # noqa: PLR0913 - one parameter for each filter
         step=step,
         min_step=min_step,
         max_step=max_step,
-        newer_than=_utc(newer_than),
-        older_than=_utc(older_than),
+        newer_than=_utc(newer_than, field="newer_than"),
+        older_than=_utc(older_than, field="older_than"),
     )
 
 
@@ -120,5 +121,10 @@ def show_manifest_route(
     return Response(text, media_type="application/json")
 
 
-def _utc(moment: datetime | None) -> datetime | None:
-    return None if moment is None else moment.astimezone(UTC)
+def _utc(moment: datetime | None, *, field: str) -> datetime | None:
+    try:
+        return None if moment is None else moment.astimezone(UTC)
+    except OverflowError as error:
+        msg = "a filter means nothing"
+        problem = f"/query/{field}: a time before the year 1 or after the year 9999"
+        raise InvalidRequestError(msg, problems=[problem]) from error

@@ -221,6 +221,8 @@ BAD_FILTERS = (
     "step=9999999999999999999999",
     "newer_than=2026-11-29T12:00:00",
     "newer_than=yesterday",
+    "newer_than=0001-01-01T00:00:01%2B05:05",
+    "older_than=9999-12-31T23:59:59-05:05",
 )
 
 
