@@ -14,13 +14,16 @@ EXTRAS := canary,s3,zstd,service,postgresql,worker,otel,dev
 RUN := OMP_NUM_THREADS=1 PATH="$(abspath $(BIN)):$$PATH"
 WORKERS ?= 2
 
-.PHONY: help demo test prove check fuzz bench lint venv clean
+.PHONY: help demo screenshots test prove check fuzz bench lint venv clean
 
 help: ## say what there is
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /: /'
 
 demo: venv ## a real training job, checkpoints that rot, who notices, from where a launcher resumes
 	@$(RUN) python examples/demo/run.py
+
+screenshots: venv $(BROWSER) ## pictures of every page, from the demo's checkpoints, into docs/screenshots
+	@$(RUN) python examples/demo/screenshots.py docs/screenshots
 
 test: lint $(BROWSER) ## everything that must hold, under 15 minutes
 	CKPTGUARD_BROWSER=required $(RUN) python -m pytest -m 'not slow' -n $(WORKERS) --dist loadfile --no-loadscope-reorder

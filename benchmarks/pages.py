@@ -139,7 +139,6 @@ def _filled(url: str, number: int) -> Subject:
         "run-5": run_path("run-5"),
         f"heavy run of {_HEAVY:,}": run_path("heavy"),
         "its damaged ones": run_path("heavy") + "?verdict=INVALID",
-        "valid checkpoint": checkpoint_path(number),
         "damaged checkpoint": checkpoint_path(newest),
         "its findings": checkpoint_path(newest, "findings"),
         "its files": checkpoint_path(newest, "files"),

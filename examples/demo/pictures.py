@@ -12,12 +12,15 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 DESK: Final = (1280, 800)
 PHONE: Final = (390, 844)
-MAX_HEIGHT: Final = 1200
+MAX_HEIGHT: Final = 1080
+MARGIN: Final = 24
 MAX_BYTES: Final = 200_000
 Scheme = Literal["light", "dark"]
 
 _SETTLE: Final = """() => document.getAnimations()
   .filter(one => one.effect.getComputedTiming().endTime !== Infinity).forEach(one => one.finish())"""
+_END: Final = """() => window.scrollY + Math.max(
+  ...[...document.querySelector('main').children].map(one => one.getBoundingClientRect().bottom))"""
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -44,8 +47,8 @@ class Camera:
         if path is not None:
             self.open(path)
         file = self.folder / f"{name}.png"
-        height = min(MAX_HEIGHT, self.page.evaluate("() => document.documentElement.scrollHeight"))
-        clip = {"x": 0, "y": 0, "width": size[0], "height": max(height, size[1] // 2)}
+        height = min(MAX_HEIGHT, self.page.evaluate(_END) + MARGIN)
+        clip = {"x": 0, "y": 0, "width": size[0], "height": height}
         self.page.evaluate(_SETTLE)
         self.page.screenshot(path=file, full_page=True, clip=clip)
         too_large = "" if file.stat().st_size <= MAX_BYTES else ", TOO LARGE: show less of the page"

@@ -11,23 +11,15 @@ _GRAVE: Final = frozenset({"serious", "critical"})
 _SETTLE: Final = """() => document.getAnimations()
   .filter(one => one.effect.getComputedTiming().endTime !== Infinity).forEach(one => one.finish())"""
 """Colours that still change to those of the other scheme have none of the two contrasts."""
-_RUN: Final = "(options) => axe.run(document, options).then(result => result.violations)"
+_RUN: Final = """() => axe.run(document, {resultTypes: ["violations"]}).then(result => result.violations)"""
 
 
-def grave_faults(page: Page, *, rules: tuple[str, ...] = ()) -> list[str]:
-    """Return every serious or critical fault, one line for each element.
-
-    Args:
-        page: Loaded.
-        rules: Only these; none: all.
-    """
+def grave_faults(page: Page) -> list[str]:
+    """Return every serious or critical fault of a page that is loaded, one line for each element."""
     page.evaluate(_SETTLE)
     if not page.evaluate("() => typeof axe === 'object'"):
         page.evaluate(_AXE)
-    options: dict[str, Any] = {"resultTypes": ["violations"]}
-    if rules:
-        options["runOnly"] = {"type": "rule", "values": list(rules)}
-    violations = page.evaluate(_RUN, options)
+    violations = page.evaluate(_RUN)
     return [
         f"{fault['id']} ({fault['impact']}): {node['html'][:160]} {_why(node)}"
         for fault in violations

@@ -44,10 +44,10 @@ def checkpoint_path(checkpoint_id: int, *further: str) -> str:
     return "/".join((ROOT, "checkpoints", str(checkpoint_id), *further))
 
 
-def _of_large(*further: str) -> Addresses:
+def _of_large(part: str) -> Addresses:
     return lambda where: {
-        "damaged": checkpoint_path(where.damaged_large_id, *further),
-        "small": checkpoint_path(where.small_large_id, *further),
+        f"{part} of 100,000": checkpoint_path(where.damaged_large_id, part),
+        f"{part} of 65": checkpoint_path(where.small_large_id, part),
     }
 
 

@@ -1,9 +1,10 @@
 """One checkpoint as an operator sees it; its verdicts were given by a real worker."""
 
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, expect
 
 from ckptguard.formats.discover import discover
 from ckptguard.model.policy import Limits
@@ -11,6 +12,7 @@ from ckptguard.model.service import Scope
 from ckptguard.operations.place import Place
 from ckptguard.storage.listing import list_folder
 from ckptguard_api.use_cases.checkpoint_tensors import list_tensors
+from tests.pages.axe import grave_faults
 from tests.pages.browsing import PHONE, visitor
 from tests.pages.validated_run import CORPUS, RUN, SAVE, ValidatedRun, validated_run
 
@@ -21,10 +23,6 @@ pytestmark = pytest.mark.torch
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValidatedRun]:
     with validated_run(tmp_path_factory.mktemp("validated")) as run:
         yield run
-
-
-def section(page: Page, name: str) -> Locator:
-    return page.get_by_role("region", name=name, exact=True).first
 
 
 def test_damage_is_named_with_file_tensor_place_and_what_to_do(browser: Browser, run: ValidatedRun) -> None:
@@ -140,6 +138,16 @@ def test_the_page_fits_a_phone_and_needs_no_pointer(browser: Browser, run: Valid
                 break
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", name="Tensors")).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nobody_is_kept_out(browser: Browser, run: ValidatedRun, scheme: Literal["light", "dark"]) -> None:
+    with visitor(browser, run.served, scheme=scheme) as someone:
+        for rest in ((), ("files",), ("tensors",), ("diff",), ("findings",)):
+            page = someone.go(run.path(3, *rest))
+            assert grave_faults(page) == [], rest
+        page = someone.go("/ui/in/default/findings/zip_malformed")
+        assert grave_faults(page) == []
 
 
 def test_everything_is_there_without_scripts(browser: Browser, run: ValidatedRun) -> None:

@@ -1,5 +1,6 @@
 """The page of all runs: what needs a person first, filters in the address, names that are only names."""
 
+import re
 from collections.abc import Iterator
 
 import httpx
@@ -42,7 +43,7 @@ def test_what_needs_a_person_comes_first_and_is_said_in_words(
         expect(row).to_contain_text("step 5,100 is INVALID")
         expect(row).to_contain_text("a launcher goes back to step 4,900")
         expect(row).to_contain_text("GPU-h")
-        expect(row).to_contain_text("$72,0")
+        expect(row).to_contain_text(re.compile(r"\$7\d,\d{3}"))
         expect(row.get_by_role("img")).to_have_attribute(
             "aria-label", "Last 40 checkpoints: 34 VALID loaded, 2 VALID content, 1 INVALID, "
             "1 announced, never came, 1 validation running, 1 validation queued",
@@ -99,7 +100,7 @@ def test_a_phone_shows_everything_without_scrolling_aside(
     with visitor(browser, service.served, Scope.READ, size=PHONE, scheme=scheme) as someone:  # type: ignore[arg-type]
         page = someone.go(RUNS)
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
-        assert grave_faults(page, rules=("color-contrast",)) == []
+        assert grave_faults(page) == []
 
 
 def test_the_keyboard_reaches_a_run(browser: Browser, service: SeededService) -> None:

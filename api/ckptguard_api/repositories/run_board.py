@@ -1,5 +1,6 @@
 """What all runs of a project are judged by, in a few reads; none grows with the number of checkpoints."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -7,7 +8,19 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, FromClause, Row, Select, Subquery, func, or_, select, text
+from sqlalchemy import (
+    ColumnElement,
+    FromClause,
+    Integer,
+    Row,
+    Select,
+    Subquery,
+    bindparam,
+    func,
+    or_,
+    select,
+    text,
+)
 from sqlalchemy.sql.expression import TextualSelect
 from sqlalchemy.sql.selectable import NamedFromClause
 
@@ -16,7 +29,7 @@ from ckptguard.model.verdict import Verdict
 from ckptguard_api.database import Transaction
 from ckptguard_api.domain.attention import Sight
 from ckptguard_api.repositories.epochs import EpochS
-from ckptguard_api.repositories.run_overview import newest_of, overview
+from ckptguard_api.repositories.run_overview import newest_of, overview_of_all
 from ckptguard_api.tables import checkpoints, runs, validations
 
 MAX_RUNS: Final = 2000
@@ -35,16 +48,18 @@ _SEEN: Final = {
 _ID_OF: Final = {which: "newest_valid_id" if which == "valid" else f"{which}_id" for which in _SEEN}
 _OF_RUN: Final = (
     "id",
-    "name",
-    "branch",
     "created_at",
-    "min_assurance",
-    "gpus",
-    "usd_per_gpu_hour",
     "unprotected_after_s",
     "restarts_failing_at",
     "step_went_back_at",
+    "name",
+    "branch",
+    "min_assurance",
+    "gpus",
+    "usd_per_gpu_hour",
 )
+NUM_JUDGED_BY: Final = 5
+"""Of a row of `board_rows`: its first columns, from `id` to `step_went_back_at`."""
 _STARTS: Final = dict(
     zip(_SEEN, accumulate((len(names) for names in _SEEN.values()), initial=len(_OF_RUN)), strict=False)
 )
@@ -64,6 +79,11 @@ _OF_STRIP: Final = (
     checkpoints.c.is_suspect,
 )
 _PLACE: Final = itemgetter(0, 1, 2, 3)
+# `lower` of SQLite knows ASCII only: the name as it is written is always found.
+_HAS_PART: Final = or_(
+    runs.c.name.like(bindparam("part"), escape="/"),
+    func.lower(runs.c.name).like(bindparam("part_lowered"), escape="/"),
+)
 _STRIP: Final = (
     f"SELECT {', '.join(column.name for column in _OF_STRIP)} "  # noqa: S608 - names of columns
     "FROM checkpoints WHERE run_id = :run_{number} "
@@ -97,25 +117,17 @@ def board_rows(
 
     Cost: five look-ups in indexes a run.
     """
-    query = overview(project_id).add_columns(
-        newest_of(runs.c.id).label("last_id"),
-        newest_of(runs.c.id, *_complete(Verdict.INVALID)).label("invalid_id"),
-        newest_of(runs.c.id, *_complete(Verdict.UNKNOWN)).label("unknown_id"),
-    )
-    if run_name is not None:
-        query = query.where(runs.c.name == run_name)
-    if name_part:
-        query = query.where(_has_in_name(name_part))
-    board = query.order_by(runs.c.id.desc()).limit(MAX_RUNS).subquery("board")
-    return tx.execute(_with_seen(board)).all()
+    values = {"project_id": project_id, "run_name": run_name, "most": MAX_RUNS} | _parts(name_part)
+    statement = _board(is_one=run_name is not None, is_filtered=bool(name_part))
+    return tx.execute(statement, values).all()
 
 
 def count_runs(tx: Transaction, project_id: int, *, name_part: str | None) -> int:
     """Count the runs of a project."""
     query = select(func.count()).select_from(runs).where(runs.c.project_id == project_id)
     if name_part:
-        query = query.where(_has_in_name(name_part))
-    number: int = tx.execute(query).scalar_one()
+        query = query.where(_HAS_PART)
+    number: int = tx.execute(query, _parts(name_part)).scalar_one()
     return number
 
 
@@ -162,6 +174,12 @@ def last_checkpoints(tx: Transaction, run_ids: Sequence[int], *, limit: int) -> 
     return {run_id: sorted(rows, key=_PLACE) for run_id, rows in found.items()}
 
 
+def seen_id(row: Row[Any], which: str) -> int | None:
+    """Return the id of what `seen` returns."""
+    row_id: int | None = row[_STARTS[which]]
+    return row_id
+
+
 def seen(row: Row[Any], which: str) -> Sight | None:
     """Return one of the five checkpoints of a row of `board_rows`; None: there is none."""
     start, names = _STARTS[which], _SEEN[which]
@@ -182,12 +200,28 @@ def _complete(verdict: Verdict) -> tuple[ColumnElement[bool], ColumnElement[bool
     return checkpoints.c.verdict == verdict.value, is_complete
 
 
-def _has_in_name(part: str) -> ColumnElement[bool]:
-    # `lower` of SQLite knows ASCII only: the name as it is written is always found.
-    return or_(
-        runs.c.name.contains(part, autoescape=True),
-        func.lower(runs.c.name).contains(part.lower(), autoescape=True),
+def _parts(name_part: str | None) -> dict[str, str]:
+    if not name_part:
+        return {}
+    escaped = re.sub(r"([%_/])", r"/\1", name_part)
+    return {"part": f"%{escaped}%", "part_lowered": f"%{escaped.lower()}%"}
+
+
+@cache
+def _board(*, is_one: bool, is_filtered: bool) -> Select[Any]:
+    # Made once: it has a hundred columns, and to put them together costs more than to ask.
+    query = overview_of_all().add_columns(
+        newest_of(runs.c.id).label("last_id"),
+        newest_of(runs.c.id, *_complete(Verdict.INVALID)).label("invalid_id"),
+        newest_of(runs.c.id, *_complete(Verdict.UNKNOWN)).label("unknown_id"),
     )
+    query = query.where(runs.c.project_id == bindparam("project_id"))
+    if is_one:
+        query = query.where(runs.c.name == bindparam("run_name"))
+    if is_filtered:
+        query = query.where(_HAS_PART)
+    newest = query.order_by(runs.c.id.desc()).limit(bindparam("most", type_=Integer))
+    return _with_seen(newest.subquery("board"))
 
 
 def _with_seen(board: Subquery) -> Select[Any]:

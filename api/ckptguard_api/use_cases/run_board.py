@@ -1,8 +1,8 @@
 """All runs of a project, what needs a person first."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from ckptguard_api.database import Transaction
 from ckptguard_api.domain.attention import Attention, Judged, RunFacts, Sight, judge
 from ckptguard_api.domain.exposure import Exposure, SavePoint, exposure_of
 from ckptguard_api.repositories import run_board
-from ckptguard_api.repositories.run_board import MAX_RUNS, OpenCount, seen
+from ckptguard_api.repositories.run_board import MAX_RUNS, NUM_JUDGED_BY, OpenCount, seen, seen_id
 from ckptguard_api.services import Services
 
 RUNS_A_PAGE: Final = 50
@@ -33,7 +33,7 @@ class BoardRun:
         exposure: What a failure now would cost.
         open: Its open validations.
         num_held: Complete ones that are suspect or quarantined.
-        strip: Its last checkpoints, oldest first; only of those shown.
+        strip: Its last checkpoints, oldest first.
     """
 
     row: Row[Any]
@@ -43,15 +43,17 @@ class BoardRun:
     exposure: Exposure
     open: OpenCount
     num_held: int
-    strip: Sequence[Row[Any]] = ()
+    strip: Sequence[Row[Any]]
 
-    @property
-    def place(self) -> tuple[int, float, float, str]:
-        """Where it stands in the list: the worst first, then what costs most."""
-        usd, seconds = self.exposure.usd or 0.0, self.exposure.seconds or 0.0
-        if self.judged.attention is Attention.INACTIVE and self.judged.since is not None:
-            return (self.judged.attention.rank, 0.0, -self.judged.since.timestamp(), self.row.name)
-        return (self.judged.attention.rank, -usd, -seconds, self.row.name)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Placed:
+    """A run and its place in the list; there are a thousand of them, so it is no more than that."""
+
+    row: Row[Any]
+    facts: RunFacts
+    judged: Judged
+    place: tuple[int, float, float, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,18 +102,17 @@ def show_board(
     """
     with services.database.read() as tx:
         rows = run_board.board_rows(tx, project_id, name_part=name_part)
-        judged = sorted(judged_runs(services, tx, project_id, rows), key=lambda run: run.place)
-        matching = [run for run in judged if wanted is None or run.judged.attention in wanted]
+        placed = sorted(_placed(services, tx, project_id, rows), key=lambda run: run.place)
+        matching = [run for run in placed if wanted is None or run.judged.attention in wanted]
         pages = max(1, -(-len(matching) // RUNS_A_PAGE))
         page = min(page, pages)
-        shown = matching[(page - 1) * RUNS_A_PAGE : page * RUNS_A_PAGE]
         total = len(rows)
         if total == MAX_RUNS:
             total = run_board.count_runs(tx, project_id, name_part=name_part)
         return Board(
             now=tx.now,
-            shown=_with_strips(tx, shown),
-            counts=Counter(run.judged.attention for run in judged),
+            shown=_shown(tx, project_id, matching[(page - 1) * RUNS_A_PAGE : page * RUNS_A_PAGE]),
+            counts=Counter(run.judged.attention for run in placed),
             matching=len(matching),
             total=total,
             is_cut=total > MAX_RUNS,
@@ -120,53 +121,69 @@ def show_board(
         )
 
 
-def judged_runs(
-    services: Services, tx: Transaction, project_id: int, rows: Sequence[Row[Any]]
-) -> Iterator[BoardRun]:
-    """Yield runs as the list shows them, without their strips.
+def find_on_board(services: Services, tx: Transaction, *, project_id: int, name: str) -> BoardRun | None:
+    """Return one run as the list shows it; None: there is no such run."""
+    rows = run_board.board_rows(tx, project_id, run_name=name)
+    return next(iter(_shown(tx, project_id, _placed(services, tx, project_id, rows))), None)
 
-    Args:
-        services: Of this process.
-        tx: Where.
-        project_id: Whose.
-        rows: As `board_rows` gives them.
-    """
-    opened = run_board.open_counts(tx, project_id)
+
+def _placed(services: Services, tx: Transaction, project_id: int, rows: Sequence[Row[Any]]) -> list[_Placed]:
     held = run_board.held_checkpoints(tx, project_id)
     active_s = services.settings.metrics_active_days * _DAY_S
-    now = tx.now
+    now, now_s = tx.now, tx.now.timestamp()
+    placed = []
     for row in rows:
-        facts = _facts(row, held.get(row.id, ()))
-        yield BoardRun(
-            row=row,
-            judged=judge(facts, now=now, active_s=active_s),
-            newest=facts.newest,
-            valid=facts.valid,
-            exposure=_exposure(row, facts, now=now),
-            open=opened.get(row.id, _NOTHING_OPEN),
-            num_held=len(facts.held),
+        facts = _facts(row, held.get(row[0], ()))
+        judged = judge(facts, now=now, active_s=active_s)
+        place = _place(row, facts, judged, now_s=now_s)
+        placed.append(_Placed(row=row, facts=facts, judged=judged, place=place))
+    return placed
+
+
+def _place(row: Row[Any], facts: RunFacts, judged: Judged, *, now_s: float) -> tuple[int, float, float, str]:
+    """Return where a run stands: the worst first, then what costs most; of those that are over the last."""
+    rank = judged.attention.rank
+    if judged.attention is Attention.INACTIVE:
+        return (rank, 0.0, -facts.active_at.timestamp(), row.name)
+    seconds = 0.0 if facts.valid is None else now_s - facts.valid.created_s
+    return (rank, -seconds * (row.gpus or 0) * (row.usd_per_gpu_hour or 0.0), -seconds, row.name)
+
+
+def _shown(tx: Transaction, project_id: int, placed: Sequence[_Placed]) -> list[BoardRun]:
+    opened = run_board.open_counts(tx, project_id)
+    strips = run_board.last_checkpoints(tx, [run.row.id for run in placed], limit=STRIP_CHECKPOINTS)
+    return [
+        BoardRun(
+            row=run.row,
+            judged=run.judged,
+            newest=run.facts.newest,
+            valid=run.facts.valid,
+            exposure=_exposure(run.row, run.facts, now=tx.now),
+            open=opened.get(run.row.id, _NOTHING_OPEN),
+            num_held=len(run.facts.held),
+            strip=strips[run.row.id],
         )
-
-
-def _with_strips(tx: Transaction, shown: Sequence[BoardRun]) -> list[BoardRun]:
-    strips = run_board.last_checkpoints(tx, [run.row.id for run in shown], limit=STRIP_CHECKPOINTS)
-    return [replace(run, strip=strips[run.row.id]) for run in shown]
+        for run in placed
+    ]
 
 
 def _facts(row: Row[Any], held: Sequence[Sight]) -> RunFacts:
+    # By place, not by name, and each checkpoint once: there are a thousand runs, and most are healthy.
     newest = seen(row, "newest")
-    # Of most runs the newest one is the last and VALID too; there are a thousand of them.
+    newest_id = None if newest is None else newest.id
+    judged_by: tuple[Any, ...] = tuple(row[:NUM_JUDGED_BY])
+    _, made_at, unprotected_after_s, restarts_failing_at, step_went_back_at = judged_by
     return RunFacts(
-        made_at=row.created_at,
-        last=newest if row.last_id == row.newest_id else seen(row, "last"),
+        made_at=made_at,
+        last=newest if seen_id(row, "last") == newest_id else seen(row, "last"),
         newest=newest,
-        valid=newest if row.valid_id == row.newest_id else seen(row, "valid"),
+        valid=newest if seen_id(row, "valid") == newest_id else seen(row, "valid"),
         invalid=seen(row, "invalid"),
         unknown=seen(row, "unknown"),
         held=held,
-        unprotected_after_s=row.unprotected_after_s,
-        restarts_failing_at=row.restarts_failing_at,
-        step_went_back_at=row.step_went_back_at,
+        unprotected_after_s=unprotected_after_s,
+        restarts_failing_at=restarts_failing_at,
+        step_went_back_at=step_went_back_at,
     )
 
 

@@ -20,7 +20,7 @@ from ckptguard_api.repositories.run_story import MAX_COUNTED, MAX_TIMELINE
 from ckptguard_api.repositories.runs import find_run
 from ckptguard_api.services import Services
 from ckptguard_api.use_cases.resume_target import ResumeAnswer, answer_resume_target
-from ckptguard_api.use_cases.run_board import BoardRun, judged_runs
+from ckptguard_api.use_cases.run_board import BoardRun, find_on_board
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +100,10 @@ def show_run_story(services: Services, *, project_id: int, name: str) -> RunStor
         NotFoundError: There is no such run.
     """
     with services.database.read() as tx:
-        row = _found(find_run(tx, project_id, name))
-        (board,) = judged_runs(services, tx, project_id, board_rows(tx, project_id, run_name=name))
+        row = find_run(tx, project_id, name)
+        board = find_on_board(services, tx, project_id=project_id, name=name)
+        if row is None or board is None:
+            raise _no_such_run()
         verdicts: dict[str, int] = {}
         lifecycles: dict[str, int] = {}
         for kind in run_story.count_kinds(tx, row.id):
@@ -146,8 +148,10 @@ def read_timeline(services: Services, *, project_id: int, name: str) -> Timeline
         NotFoundError: There is no such run.
     """
     with services.database.read() as tx:
-        (board,) = board_rows(tx, project_id, run_name=name) or (None,)
-        run = _found(board)
+        found = board_rows(tx, project_id, run_name=name)
+        if not found:
+            raise _no_such_run()
+        (run,) = found
         newest_first = run_story.timeline_rows(tx, run.id)
         return Timeline(
             now=tx.now,
@@ -158,8 +162,5 @@ def read_timeline(services: Services, *, project_id: int, name: str) -> Timeline
         )
 
 
-def _found(row: Row[Any] | None) -> Row[Any]:
-    if row is None:
-        msg = "no such run"
-        raise NotFoundError(msg)
-    return row
+def _no_such_run() -> NotFoundError:
+    return NotFoundError("no such run")

@@ -15,6 +15,12 @@
     over: "Finished: nothing more will change here by itself.",
   };
 
+  const CONTROLS = "a[href], button, input, select, textarea, summary, [tabindex='0']";
+
+  function keyOf(control) {
+    return control.id || control.getAttribute("href") || control.name || control.textContent.trim();
+  }
+
   // One part of the page that is fetched again, at most once a second (or every `data-live-every` ms).
   class Part {
     constructor(element, onShown) {
@@ -69,9 +75,23 @@
 
     show(text) {
       const open = [...this.element.querySelectorAll("details[open][id]")].map((one) => one.id);
+      const focused = this.placeOfFocus();
       window.htmx.swap(this.element, text, { swapStyle: "innerHTML" });
       for (const id of open) document.getElementById(id)?.setAttribute("open", "");
+      if (focused !== null) this.controls(focused.key)[focused.nth]?.focus({ preventScroll: true });
       this.onShown();
+    }
+
+    // Whoever goes by keyboard stays where they were: at the same of the controls that lead to the same place.
+    placeOfFocus() {
+      const one = document.activeElement;
+      if (!this.element.contains(one)) return null;
+      const key = keyOf(one);
+      return { key, nth: this.controls(key).indexOf(one) };
+    }
+
+    controls(key) {
+      return [...this.element.querySelectorAll(CONTROLS)].filter((one) => keyOf(one) === key);
     }
 
     get isOver() {

@@ -133,7 +133,7 @@
 
   function xAxis(view, palette) {
     const shared = { stroke: palette.text, grid: { stroke: palette.line, width: 1 }, ticks: { stroke: palette.line, width: 1 } };
-    if (view.axis === "time") return { ...shared, values: TIMES };
+    if (view.axis === "time") return { ...shared, space: 70, values: TIMES };
     return { ...shared, label: "step", labelSize: 18, labelFont: "12px sans-serif", size: 32, space: 90, values: (_, splits) => splits.map((step) => (Number.isInteger(step) ? count.format(step) : "")) };
   }
 
