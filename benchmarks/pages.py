@@ -143,7 +143,7 @@ def _filled(url: str, number: int) -> Subject:
         "its findings": checkpoint_path(newest, "findings"),
         "its files": checkpoint_path(newest, "files"),
         "its tensors": checkpoint_path(newest, "tensors"),
-        "diff": checkpoint_path(newest, f"diff?other={newest - 1}"),
+        "diff": checkpoint_path(newest, f"diff?with={newest - 1}"),
         "validation": f"{ROOT}/validations/{newest}",
         **{part: f"{ROOT}/{part}" for part in ("workers", "stores", "events")},
     }

@@ -13,14 +13,17 @@ from playwright.sync_api import Browser, Page, sync_playwright
 DESK: Final = (1280, 800)
 PHONE: Final = (390, 844)
 MAX_HEIGHT: Final = 1080
-MARGIN: Final = 24
+MARGIN: Final = 12
 MAX_BYTES: Final = 200_000
 Scheme = Literal["light", "dark"]
 
 _SETTLE: Final = """() => document.getAnimations()
   .filter(one => one.effect.getComputedTiming().endTime !== Infinity).forEach(one => one.finish())"""
-_END: Final = """() => window.scrollY + Math.max(
-  ...[...document.querySelector('main').children].map(one => one.getBoundingClientRect().bottom))"""
+# Down to the end of the last piece that is wholly in it: nothing is cut off.
+# Down to the end of the last piece that is wholly in it: nothing is cut off.
+_END: Final = """(limit) => Math.max(...[...document.querySelectorAll(
+    'main p, main tbody tr, main li, main dd, main form, main article, main canvas, .empty, .panel')]
+  .map(one => one.getBoundingClientRect().bottom + window.scrollY).filter(bottom => bottom <= limit))"""
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -39,15 +42,21 @@ class Camera:
     folder: Path
 
     def take(
-        self, name: str, path: str | None = None, *, scheme: Scheme = "light", size: tuple[int, int] = DESK
+        self,
+        name: str,
+        path: str | None = None,
+        *,
+        scheme: Scheme = "light",
+        size: tuple[int, int] = DESK,
+        max_height: int = MAX_HEIGHT,
     ) -> None:
-        """Take a picture of a page, no higher than `MAX_HEIGHT`; without a path, of the one that is open."""
+        """Take a picture of a page down to its end; without a path, of the one that is open."""
         self.page.set_viewport_size({"width": size[0], "height": size[1]})
         self.page.emulate_media(color_scheme=scheme)
         if path is not None:
             self.open(path)
         file = self.folder / f"{name}.png"
-        height = min(MAX_HEIGHT, self.page.evaluate(_END) + MARGIN)
+        height = self.page.evaluate(_END, max_height - MARGIN) + MARGIN
         clip = {"x": 0, "y": 0, "width": size[0], "height": height}
         self.page.evaluate(_SETTLE)
         self.page.screenshot(path=file, full_page=True, clip=clip)

@@ -20,6 +20,8 @@ IN_PROJECT: Final = "/ui/in/default"
 PLACE: Final = Path("/tmp/ckptguard-demo")  # noqa: S108 - shown on the pages: a path of no particular machine
 APART_S: Final = 600
 """The three saves are told to be so far apart, so that the time line has something to show."""
+NUM_PARTS: Final = 32
+"""Of the one that is looked at while it is read: seconds, whatever the machine."""
 _POLICY: Final = ("--gpus", "512", "--usd-per-gpu-hour", "2.5", "--unprotected-after", "6h")
 
 
@@ -60,8 +62,8 @@ def age(saves: Path) -> None:
 
 
 def save_in_parts(save: Path, into: Path) -> None:
-    """Make a checkpoint of ten parts, each a save; links, so that 2 GB to read cost no disk."""
-    for number in range(10):
+    """Make a checkpoint of many parts, each a save; links, so that 6 GB to read cost no disk."""
+    for number in range(NUM_PARTS):
         shutil.copytree(save, into / f"part_{number}", copy_function=os.link)
 
 
@@ -108,8 +110,8 @@ def after(eye: Camera, checkpoints: Path) -> None:
     eye.take("runs", f"{IN_PROJECT}/runs")
     eye.take("runs-dark", f"{IN_PROJECT}/runs", scheme="dark")
     eye.take("runs-phone", f"{IN_PROJECT}/runs", size=PHONE)
-    eye.take("run", f"{IN_PROJECT}/runs/{demo.RUN}")
-    eye.take("run-dark", f"{IN_PROJECT}/runs/{demo.RUN}", scheme="dark")
+    eye.take("run", f"{IN_PROJECT}/runs/{demo.RUN}", max_height=1300)
+    eye.take("run-dark", f"{IN_PROJECT}/runs/{demo.RUN}", scheme="dark", max_height=1300)
     eye.take("run-phone", f"{IN_PROJECT}/runs/{demo.RUN}", size=PHONE)
     eye.take("checkpoint-damaged", damaged)
     eye.take("checkpoint-dark", f"{IN_PROJECT}/checkpoints/{good['id']}", scheme="dark")
@@ -117,13 +119,14 @@ def after(eye: Camera, checkpoints: Path) -> None:
     eye.take("findings", f"{damaged}/findings")
     eye.take("files", f"{damaged}/files")
     eye.take("tensors", f"{damaged}/tensors?fqn=layers.3.qkv")
-    eye.take("diff", f"{damaged}/diff?other={good['id']}")
+    eye.take("diff", f"{damaged}/diff?with={good['id']}")
     eye.take("about-a-finding", f"{IN_PROJECT}/findings/crc_mismatch")
     eye.take("validation", f"{IN_PROJECT}/validations/{bad['verdict_validation_id']}")
     take_live(eye, checkpoints / "ablation" / "step-3")
     take_confirmation(eye, f"{IN_PROJECT}/checkpoints/{good['id']}")
-    for part in ("workers", "stores", "events"):
+    for part in ("workers", "stores"):
         eye.take(part, f"{IN_PROJECT}/{part}")
+    eye.take("events", f"{IN_PROJECT}/events?run={demo.RUN}", max_height=860)
 
 
 def shown(*, step: int) -> dict[str, Any]:
@@ -134,12 +137,12 @@ def shown(*, step: int) -> dict[str, Any]:
 
 
 def take_live(eye: Camera, save: Path) -> None:
-    """Register the checkpoint of ten parts, and take a picture while it is read."""
+    """Register the checkpoint of many parts, and take a picture while it is read."""
     told = demo.run(
         ["ckptguard", "register", save, "--run", "ablation", "--step", "3", "--json"], is_captured=True
     )
     eye.open(f"{IN_PROJECT}/validations/{json.loads(told)['registered'][0]['validation']['id']}")
-    eye.page.wait_for_function("() => document.querySelector('progress')?.value > 5e8")
+    eye.page.wait_for_function("() => document.querySelector('progress')?.value > 0")
     eye.take("validation-live")
 
 

@@ -71,7 +71,7 @@ PAGES: Final[Mapping[str, Addresses]] = {
     "/ui/in/{project}/checkpoints/{checkpoint_id}/findings": _of_large("findings"),
     "/ui/in/{project}/checkpoints/{checkpoint_id}/tensors": _of_large("tensors"),
     "/ui/in/{project}/checkpoints/{checkpoint_id}/diff": lambda where: {
-        "diff": checkpoint_path(where.damaged_large_id, f"diff?other={where.small_large_id}"),
+        "diff": checkpoint_path(where.damaged_large_id, f"diff?with={where.valid_large_id}"),
     },
     "/ui/in/{project}/validations/{validation_id}": lambda where: {
         "damaged validation": f"{ROOT}/validations/{where.damaged_validation_id}",

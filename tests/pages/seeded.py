@@ -204,6 +204,8 @@ def _add_large(past: Past, place: Place) -> list[Left]:
             seeded_large.give_manifest(past, one, manifest_id)
         seeded_large.add_evidence(past, left[1], is_damaged=False)
         seeded_large.add_evidence(past, left[2], is_damaged=True)
+        for one, is_damaged in ((left[1], False), (left[2], True)):
+            seeded_large.add_tensor_list(past, one, is_damaged=is_damaged)
         seeded_large.add_file_results(past, left[3], attempt_id=past.rows[attempts][-1]["id"])
 
     tell_run(past, place, name=LARGE, number=10, story=story)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,9 +17,11 @@ from ckptguard.model.checksum import Algorithm, Checksum
 from ckptguard.model.finding import FindingCode, Severity
 from ckptguard.model.manifest import ChecksumSource, Manifest, ManifestFile, Origin, Role, Writer
 from ckptguard.model.report import TensorNumerics
+from ckptguard.model.tensor_list import TensorEntry, pack_tensors
 from ckptguard.scan.result import FileScan, scan_to_json
+from ckptguard_api.domain.tensor_lists import kept_tensors
 from ckptguard_api.repositories.file_results import path_digest
-from ckptguard_api.tables import evidence, file_results, manifests, parts
+from ckptguard_api.tables import evidence, file_results, manifests, parts, tensor_lists
 from tests.pages import hostile_names
 from tests.pages.seeded_checkpoint import Left
 from tests.pages.seeded_rows import Past
@@ -26,6 +29,7 @@ from tests.pages.seeded_rows import Past
 NUM_FILES: Final = 100_000
 NUM_SHARDS: Final = NUM_FILES - 1
 FIRST_HOSTILE: Final = NUM_SHARDS - len(hostile_names.FILES)
+NUM_TENSORS: Final = 20_000
 SLICES: Final = 64
 """Of each tensor, one a shard: FSDP over 64 ranks."""
 LENGTH_BYTES: Final = 64 << 20
@@ -129,6 +133,40 @@ def add_evidence(past: Past, left: Left, *, is_damaged: bool) -> None:
             past.finding(left.validation_id, number, **finding)
 
 
+def add_tensor_list(past: Past, left: Left, *, is_damaged: bool) -> None:
+    """Add the tensors that were seen; a damaged one has others than the one before, reshaped ones, NaN."""
+    entries = sorted((_tensor(number, is_damaged=is_damaged) for number in range(NUM_TENSORS)), key=_key)
+    kept = kept_tensors(pack_tensors(entries))
+    past.add_plain(tensor_lists, validation_id=left.validation_id, body=kept.body, num_tensors=kept.count)
+
+
+def _key(entry: TensorEntry) -> tuple[str, str]:
+    return entry.key
+
+
+def _tensor(number: int, *, is_damaged: bool) -> TensorEntry:
+    is_other = is_damaged and number % 1000 == 0
+    name = f"model.layers.{number // 7}.{_NAMES[number % 7]}.weight"
+    if number < len(hostile_names.FQNS):
+        name = hostile_names.FQNS[number]
+    return TensorEntry(
+        fqn=f"{name}.new" if is_damaged and number % 2000 == 500 else name,
+        part="",
+        dtype="float8_e4m3fn" if is_other and number % 3000 == 0 else "bfloat16",
+        shape=(8192, 4096) if is_other else (8192, 8192),
+        num_slices=SLICES,
+        length_bytes=SLICES * LENGTH_BYTES,
+        num_files=SLICES,
+        files=tuple(shard_path(number * 4 % FIRST_HOSTILE + place) for place in range(8)),
+        numerics=_numerics(is_finite=not (is_damaged and number % 5000 == 1)),
+    )
+
+
+def _numerics(*, is_finite: bool) -> TensorNumerics:
+    low, high = (-0.25, 0.25) if is_finite else (math.nan, math.nan)
+    return TensorNumerics(minimum=low, maximum=high, is_finite=is_finite, is_zero=False, is_denormal=False)
+
+
 def add_file_results(past: Past, left: Left, attempt_id: int) -> None:
     """Add results of the first files of a validation that is running."""
     compressor = zstandard.ZstdCompressor()
@@ -216,10 +254,6 @@ def _scan(path: str, number: int) -> dict[str, Any]:
         items_loaded=1,
         records=4,
         bytes_read=LENGTH_BYTES,
-        numerics={
-            tensor_name(number): TensorNumerics(
-                minimum=-0.25, maximum=0.25, is_finite=True, is_zero=False, is_denormal=False
-            )
-        },
+        numerics={tensor_name(number): _numerics(is_finite=True)},
     )
     return scan_to_json(scan)
