@@ -12,7 +12,8 @@ BROWSER := $(VENV)/.browser
 EXTRAS := canary,s3,zstd,service,postgresql,worker,otel,dev
 # One thread a process: tests and ranks share the cores.
 RUN := OMP_NUM_THREADS=1 PATH="$(abspath $(BIN)):$$PATH"
-WORKERS ?= 2
+# One more than cores: many tests wait for processes of their own.
+WORKERS ?= 3
 
 .PHONY: help demo screenshots test prove check fuzz bench lint venv clean
 

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import signal
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -16,7 +15,6 @@ from ckptguard_api.services import Services
 from ckptguard_api.use_cases.scheduled import ScheduleRunner
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-_SWITCH_S: Final = 0.001
 
 
 @asynccontextmanager
@@ -44,12 +42,10 @@ def answer_steadily() -> None:
     """Take the interpreter's own pauses out of answers; to be called once, when the app is made.
 
     What stands then is never looked at again by the garbage collector: a full collection would stop the
-    process for tens of milliseconds. And the event loop gets the interpreter's lock back within
-    `_SWITCH_S` where a thread holds it, instead of 5 ms (`sys.setswitchinterval`).
+    process for tens of milliseconds.
     """
     gc.collect()
     gc.freeze()
-    sys.setswitchinterval(_SWITCH_S)
 
 
 def _stop_waits_with_signals(services: Services) -> Callable[[], None]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from ckptguard_api.database import Database
+from ckptguard_api.domain.kept_maps import KeptMaps
 from ckptguard_api.domain.project_ids import ProjectIds
 from ckptguard_api.domain.stopping import Stopping
 from ckptguard_api.domain.token_cache import TokenCache
@@ -23,6 +24,7 @@ class Services:
         revisions: `(await revisions.read()).named.get("tokens", 0)` is exact, and shared by requests.
         token_cache: Holders of tokens seen lately.
         project_ids: Ids of projects by name.
+        file_maps: Of verdicts looked at lately.
         stopping: Long polls and streams end when it is set.
         events: New events, for streams.
         work: Rings when there may be work for a worker that waits.
@@ -35,6 +37,7 @@ class Services:
     revisions: RevisionReader = field(init=False)
     token_cache: TokenCache = field(default_factory=TokenCache)
     project_ids: ProjectIds = field(default_factory=ProjectIds)
+    file_maps: KeptMaps = field(default_factory=KeptMaps)
     stopping: Stopping = field(default_factory=Stopping)
     events: EventHub = field(init=False)
     work: WorkBell = field(init=False)

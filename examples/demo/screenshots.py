@@ -42,6 +42,7 @@ def picture(folder: Path, pictures: Path) -> None:
     for step in (1, 2):
         shutil.copytree(checkpoints / "demo" / f"step-{step}", checkpoints / "ablation" / f"step-{step}")
     save_in_parts(checkpoints / "ablation" / "step-1", checkpoints / "ablation" / "step-3")
+    os.environ["CKPTGUARD_WORKER_NAME"] = "canary-1"
     os.environ["CKPTGUARD_HEARTBEAT_EVERY_S"] = "0.2"  # so that a validation of a second shows its progress
     with demo.service(folder, store=checkpoints):
         data = folder / "service"

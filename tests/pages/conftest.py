@@ -1,4 +1,4 @@
-"""One Chromium a session; a machine without any skips, unless `CKPTGUARD_BROWSER=required` (`make test`)."""
+"""One Chromium a module; a machine without any skips, unless `CKPTGUARD_BROWSER=required` (`make test`)."""
 
 import os
 from collections.abc import Iterator
@@ -13,9 +13,12 @@ from tests.pages.seeded import SeededApp, seed
 from tests.served_app import served_app
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Yield the browser."""
+    """Yield the browser.
+
+    While it runs, an event loop runs in this thread (playwright, sync_api): no other module's test may meet it.
+    """
     try:
         running = running_browser()
         found = running.__enter__()

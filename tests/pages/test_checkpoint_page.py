@@ -85,7 +85,7 @@ def test_a_checkpoint_is_compared_with_the_last_valid_one_or_any_other(
         page = someone.go(run.path(3, "diff"))
         expect(page.get_by_role("columnheader", name="Before: step 2")).to_be_visible()
         expect(page.get_by_text("1 with other bytes of the same length, 2 the same.")).to_be_visible()
-        expect(page.get_by_text("106 the same.")).to_be_visible()
+        expect(page.get_by_text("106 of the same dtype and shape")).to_be_visible()
         page.get_by_label("What changed since").select_option(str(run.ids[1]))
         page.get_by_role("button", name="Compare").click()
         expect(page.get_by_role("columnheader", name="Before: step 1")).to_be_visible()

@@ -62,7 +62,12 @@ StoreOptions = Annotated[
     Path | None,
     typer.Option("--store-options", help='JSON file of credentials and endpoints: {"NAME": {"key": …}}.'),
 ]
-Name = Annotated[str | None, typer.Option("--name", help="Of this worker, unique; else host and process.")]
+Name = Annotated[
+    str | None,
+    typer.Option(
+        "--name", envvar="CKPTGUARD_WORKER_NAME", help="Of this worker, unique; else host and process."
+    ),
+]
 Device = Annotated[str, typer.Option("--device", help="torch device to load onto, e.g. cpu, cuda, cuda:1.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Files read at the same time.")]
 Window = Annotated[int | None, typer.Option("--window", min=1, help="Read buffers of one process, in MiB.")]

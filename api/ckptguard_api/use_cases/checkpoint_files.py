@@ -68,11 +68,6 @@ class _Evidence:
     def body(self) -> bytes | None:
         return None if self.packed is None else self.packed.body
 
-    def mapped(self) -> MappedFiles:
-        return MappedFiles(
-            row=self.row, validation_id=self.validation_id, map=map_files(self.body, self.faults)
-        )
-
     def cells(self, missing: Sequence[str], places: Sequence[int]) -> tuple[FileCell, ...]:
         num_files = 0 if self.packed is None else self.packed.num_files
         return tuple(cells_at(self.body, self.faults, places, num_files=num_files, missing=missing))
@@ -92,7 +87,14 @@ def show_file_map(
     Raises:
         NotFoundError: There is no such checkpoint, or it has no such validation.
     """
-    return _read(services, project_id, checkpoint_id, validation_id).mapped()
+    with services.database.read() as tx:
+        row = find_checkpoint(tx, project_id, checkpoint_id)
+        chosen = chosen_validation(tx, row, validation_id)
+        kept = None if chosen is None else services.file_maps.find(chosen)
+        if kept is not None:
+            return MappedFiles(row=row, validation_id=chosen, map=kept)
+        found = _evidence(tx, row, chosen)
+    return _mapped(services, found)
 
 
 def list_cells(
@@ -119,10 +121,12 @@ def list_cells(
     Raises:
         NotFoundError: As `show_file_map`.
 
-    Cost: of files passed over, none is parsed.
+    Cost: of files passed over, none is parsed; the map is made once (`KeptMaps`).
     """
-    found = _read(services, project_id, checkpoint_id, validation_id)
-    mapped = found.mapped()
+    with services.database.read() as tx:
+        row = find_checkpoint(tx, project_id, checkpoint_id)
+        found = _evidence(tx, row, chosen_validation(tx, row, validation_id))
+    mapped = _mapped(services, found)
     places = _places(mapped.map.states, state, start=start, limit=limit + 1)
     cells = found.cells(mapped.map.missing, places[:limit])
     return CellPage(mapped=mapped, cells=cells, next=places[limit] if len(places) > limit else None)
@@ -153,18 +157,21 @@ def _places(states: str, state: FileState | None, *, start: int, limit: int) -> 
     return tuple(islice(found, limit))
 
 
-def _read(services: Services, project_id: int, checkpoint_id: int, validation_id: int | None) -> _Evidence:
-    with services.database.read() as tx:
-        row = find_checkpoint(tx, project_id, checkpoint_id)
-        chosen = chosen_validation(tx, row, validation_id)
-        if chosen is None:
-            return _Evidence(row=row, validation_id=None, packed=None, faults=Faults(by_path={}))
-        return _Evidence(
-            row=row,
-            validation_id=chosen,
-            packed=history.evidence_of(tx, chosen),
-            faults=faults_of(tx, chosen),
-        )
+def _evidence(tx: Transaction, row: CheckpointRow, chosen: int | None) -> _Evidence:
+    if chosen is None:
+        return _Evidence(row=row, validation_id=None, packed=None, faults=Faults(by_path={}))
+    packed = history.evidence_of(tx, chosen)
+    return _Evidence(row=row, validation_id=chosen, packed=packed, faults=faults_of(tx, chosen))
+
+
+def _mapped(services: Services, found: _Evidence) -> MappedFiles:
+    chosen = found.validation_id
+    made = None if chosen is None else services.file_maps.find(chosen)
+    if made is None:
+        made = map_files(found.body, found.faults)
+        if chosen is not None and found.packed is not None:  # else the verdict may be still to come
+            services.file_maps.put(chosen, made)
+    return MappedFiles(row=found.row, validation_id=chosen, map=made)
 
 
 def chosen_validation(tx: Transaction, row: CheckpointRow, wanted: int | None) -> int | None:
