@@ -17,7 +17,8 @@ from tests.served_app import served_app
 def browser() -> Iterator[Browser]:
     """Yield the browser.
 
-    While it runs, an event loop runs in this thread (playwright, sync_api): no other module's test may meet it.
+    While it runs, an event loop runs in this thread (playwright, sync_api): no test of another module may
+    meet it.
     """
     try:
         running = running_browser()
