@@ -37,14 +37,14 @@ _CHECKPOINTS: Final = """\
 INSERT INTO checkpoints (id, project_id, run_id, branch, step, save_id, store_id, path, location, created_at,
   registered_at, format, num_files, bytes_total, expected_parts, lifecycle, is_pinned, is_quarantined,
   is_suspect, verdict, basis, assurance, provenance, device, verdict_validation_id, validated_at,
-  validation_state)
+  first_verdict_at, validation_state)
 SELECT id, 1, run_id, 0, number * 100, 'c-' || id, 1, 'run-' || run_id || '/step-' || (number * 100),
   'file:///data/run-' || run_id || '/step-' || (number * 100), made_at, made_at, 'dcp', 64, 640000000000,
   '[""]',
   'registered', {false}, {false}, {false}, verdict, CASE WHEN verdict = 'INVALID' THEN 'damage' END,
   CASE WHEN verdict = 'VALID' THEN assurance END, CASE WHEN verdict IS NOT NULL THEN 'proven' END,
   CASE WHEN verdict IS NOT NULL THEN 'cuda:0 NVIDIA H200' END, CASE WHEN verdict IS NOT NULL THEN id END,
-  CASE WHEN verdict IS NOT NULL THEN made_at END, state
+  CASE WHEN verdict IS NOT NULL THEN made_at END, CASE WHEN verdict IS NOT NULL THEN made_at END, state
 FROM (
   SELECT id, run_id, number, {time} AS made_at,
     CASE WHEN kind = 7 AND age < 3 THEN 'INVALID' WHEN kind = 8 AND age < 2 THEN NULL
@@ -61,12 +61,13 @@ FROM (
 _HEAVY: Final = """\
 INSERT INTO checkpoints (id, project_id, run_id, branch, step, save_id, store_id, path, location, created_at,
   registered_at, format, num_files, bytes_total, expected_parts, lifecycle, is_pinned, is_quarantined,
-  is_suspect, verdict, basis, assurance, provenance, device, verdict_validation_id, validated_at)
+  is_suspect, verdict, basis, assurance, provenance, device, verdict_validation_id, validated_at,
+  first_verdict_at)
 SELECT {first} + i, 1, {run_id}, 0, i, 'h-' || i, 1, 'heavy/' || i, 'file:///data/heavy/' || i, {time_of_i},
   {time_of_i}, 'dcp', 64, 640000000000, '[""]', 'registered', {false}, {false}, {false},
   CASE WHEN i * 2 < {count} THEN 'VALID' ELSE 'INVALID' END,
   CASE WHEN i * 2 < {count} THEN NULL ELSE 'damage' END,
-  CASE WHEN i * 2 < {count} THEN 'loaded' END, 'proven', 'cpu', {first} + i, {time_of_i}
+  CASE WHEN i * 2 < {count} THEN 'loaded' END, 'proven', 'cpu', {first} + i, {time_of_i}, {time_of_i}
 FROM ({numbers}) AS n"""
 
 _VALIDATIONS: Final = """\

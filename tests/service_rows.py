@@ -153,6 +153,7 @@ def add_verdict(
     flags = {"is_retryable": False, "is_in_force": True, "format": "dcp", "given_at": tx.now}
     _add(tx, verdicts, validation_id=validation_id, **judged, **measured, **identity, **flags)
     shown = judged | {"verdict_validation_id": validation_id, "validated_at": tx.now}
+    shown["first_verdict_at"] = func.coalesce(checkpoints.c.first_verdict_at, tx.now)
     tx.execute(update(checkpoints).where(checkpoints.c.id == checkpoint_id).values(shown))
     return validation_id
 

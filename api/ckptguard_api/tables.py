@@ -159,6 +159,7 @@ checkpoints = _table(
     Column("device", String(64)),
     Column("verdict_validation_id", Id),  # no foreign key: validations refer to checkpoints already
     _at("validated_at", nullable=True),
+    _at("first_verdict_at", nullable=True),  # whatever it was, and in force or not
     Column("is_pinned", Boolean, nullable=False),
     Column("is_quarantined", Boolean, nullable=False),
     Column("is_suspect", Boolean, nullable=False),

@@ -22,7 +22,7 @@ Addresses = Callable[[Seeded], Mapping[str, str]]
 
 NO_PAGES: Final = frozenset({"/", "/ui"})
 """Routes that lead to a page."""
-_NO_PAGE: Final = re.compile(r"\.(csv|json)$|/stream$|^/ui/static/")
+_NO_PAGE: Final = re.compile(r"\.(csv|json|part)$|/stream$|^/ui/static/")
 """Routes of files, of data that a page fetches, and of what a page listens to."""
 
 

@@ -150,6 +150,7 @@ def _judged_columns(past: Past, saved: Saved) -> dict[str, Any]:
         "device": "cuda:0 NVIDIA H200" if is_judged else None,
         "verdict_validation_id": None,
         "validated_at": past.at(saved.age_s - saved.lag_s) if is_judged else None,
+        "first_verdict_at": past.at(saved.age_s - saved.lag_s) if is_judged else None,
     }
 
 

@@ -112,7 +112,8 @@ def _save(
         rows.add_validation(tx, saved, state=state)
     if columns.get("verdict") is not None:
         given = at + timedelta(seconds=60 + step % 700)
-        tx.execute(update(checkpoints).where(checkpoints.c.id == saved).values(validated_at=given))
+        moments = {"validated_at": given, "first_verdict_at": given}
+        tx.execute(update(checkpoints).where(checkpoints.c.id == saved).values(moments))
         row = tx.execute(checkpoints.select().where(checkpoints.c.id == saved)).one()
         one = verdicts.c.validation_id == row.verdict_validation_id
         values = {"given_at": given, "bytes_read": 640_000_000_000, "seconds_reading": 40.0 + step % 70}

@@ -293,14 +293,16 @@ def test_any_bytes_are_answered(data: bytes) -> None:
 
 
 _MEASURE = """
-import resource, sys, time
+import sys, time
 from ckptguard.formats.manifest_json import parse_manifest
 data = open(sys.argv[1], "rb").read()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak_kib():  # not ru_maxrss: that begins at the peak of the process that forked this one
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+before = peak_kib()
 start = time.process_time()
 manifest = parse_manifest(data)
 seconds = time.process_time() - start
-print(len(manifest.files), seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print(len(manifest.files), seconds, peak_kib() - before)
 """
 
 
@@ -313,6 +315,6 @@ def test_a_manifest_of_100_000_files_is_parsed_in_bounds(tmp_path_factory: pytes
     done = subprocess.run([sys.executable, "-c", _MEASURE, path], capture_output=True, text=True, check=True)
     num_files, cpu_seconds, kibibytes = map(float, done.stdout.split())
     assert num_files == 100_000
-    assert kibibytes * 1024 < 300 << 20
+    assert 0 < kibibytes * 1024 < 300 << 20
     # The goal is 2 s on a quiet core; a shared one runs at half speed.
     assert cpu_seconds < 4

@@ -183,7 +183,7 @@ def _tensor_change(
 def _is_unchanged(one: bytes, other: bytes) -> bool:
     """Say so without parsing: nearly every line of two saves of one model is so."""
     at = _measured_at(one)
-    return one[:at] == other[:at] and not _measures_jump(one[at:], other[at:])
+    return _is_same_but_values(one, other) and not _measures_jump(one[at:], other[at:])
 
 
 def _differences(before: TensorEntry | None, after: TensorEntry | None) -> Iterator[Difference]:

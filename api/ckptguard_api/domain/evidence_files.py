@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import orjson
-import zstandard
 
 from ckptguard.errors import LimitExceededError
+from ckptguard_api.domain.unpacking import unpacked_pieces
 
 MAX_ENTRY_CHARS: Final = 1 << 20
-_READ_BYTES: Final = 1 << 17
 
 # Between two entries. It stands in no name: there a quotation mark comes after a backslash.
 _BETWEEN: Final = b'},{"'
@@ -66,7 +65,7 @@ def evidence_batches(body: bytes) -> Iterator[bytes]:
         LimitExceededError: An entry longer than `MAX_ENTRY_CHARS`.
     """
     rest = b""
-    for number, piece in enumerate(_pieces(body)):
+    for number, piece in enumerate(unpacked_pieces(body)):
         rest += piece.removeprefix(b"[") if number == 0 else piece
         cut = rest.rfind(_BETWEEN)
         if cut >= 0:
@@ -92,9 +91,3 @@ def parsed_batch(batch: bytes) -> list[dict[str, Any]]:
     except orjson.JSONDecodeError:
         entries = json.loads(batch)  # a name with half of a surrogate pair
     return entries
-
-
-def _pieces(body: bytes) -> Iterator[bytes]:
-    with zstandard.ZstdDecompressor().stream_reader(body) as reader:
-        while piece := reader.read(_READ_BYTES):
-            yield piece

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from ckptguard.model.finding import Severity
 from ckptguard_api.domain.evidence_files import entries_at, entries_in, evidence_batches, parsed_batch
 from ckptguard_api.domain.storable_text import storable
 
@@ -41,11 +42,12 @@ STATE_WORDS: Final[Mapping[FileState, str]] = {
     FileState.FAULTY: "faulty",
     FileState.MISSING: "missing",
 }
-_OF_SEVERITY: Final = {
-    "error": FileState.FAULTY,
-    "unknown": FileState.DOUBTED,
-    "warning": FileState.NOTED,
+STATE_OF_SEVERITY: Final[Mapping[str, FileState]] = {
+    Severity.ERROR.value: FileState.FAULTY,
+    Severity.UNKNOWN.value: FileState.DOUBTED,
+    Severity.WARNING.value: FileState.NOTED,
 }
+"""What a finding makes of its file, gravest first; of other severities: nothing."""
 GRAVE: Final = (FileState.MISSING, FileState.FAULTY, FileState.DOUBTED)
 
 
@@ -66,7 +68,7 @@ class Fault:
     @property
     def state(self) -> FileState | None:
         """What it makes of its file; None: nothing."""
-        return _OF_SEVERITY.get(self.severity)
+        return STATE_OF_SEVERITY.get(self.severity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

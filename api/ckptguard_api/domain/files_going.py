@@ -2,20 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-import orjson
-import zstandard
-
-from ckptguard.model.finding import Severity
-from ckptguard_api.domain.file_map import FileState
+from ckptguard_api.domain.file_map import STATE_OF_SEVERITY, FileState
 from ckptguard_api.domain.storable_text import storable
-
-_GRAVEST_FIRST: Final = (
-    (Severity.ERROR, FileState.FAULTY),
-    (Severity.UNKNOWN, FileState.DOUBTED),
-    (Severity.WARNING, FileState.NOTED),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +39,9 @@ class FileGoing:
 def state_of_scan(scan: Mapping[str, Any]) -> FileState:
     """Return the answer so far about a file that was read; `scan` is one that `scan_from_json` takes."""
     severities = {finding["severity"] for finding in scan["findings"]}
-    return next((state for severity, state in _GRAVEST_FIRST if severity in severities), FileState.READ)
+    return next(
+        (state for severity, state in STATE_OF_SEVERITY.items() if severity in severities), FileState.READ
+    )
 
 
 def files_going(
@@ -68,13 +60,3 @@ def files_going(
     return tuple(
         FileGoing(path=path, length_bytes=registered.get(path), state=known[path]) for path in sorted(known)
     )
-
-
-def registered_lengths(part: str, body: bytes) -> dict[str, int]:
-    """Return the lengths of the files of a packed manifest, by path in the checkpoint.
-
-    Cost: the whole body is unpacked; callers hold back where a checkpoint has many files.
-    """
-    entries: Any = orjson.loads(zstandard.ZstdDecompressor().decompressobj().decompress(body))
-    prefix = f"{part}/" if part else ""
-    return {prefix + file["path"]: file["length_bytes"] for file in entries["files"]}

@@ -43,10 +43,15 @@ def starts_of(reports: Iterable[Any]) -> list[Start]:
     Args:
         reports: Rows of `restarts` with `step`, the last first.
     """
-    by_attempt: dict[str, list[Any]] = {}
+    return [_start(attempt, told) for attempt, told in by_attempt(reports).items()]
+
+
+def by_attempt(reports: Iterable[Any]) -> dict[str, list[Any]]:
+    """Return rows of `restarts` by the start that they tell of, all in the order given."""
+    found: dict[str, list[Any]] = {}
     for report in reports:
-        by_attempt.setdefault(report.attempt_key, []).append(report)
-    return [_start(attempt, told) for attempt, told in by_attempt.items()]
+        found.setdefault(report.attempt_key, []).append(report)
+    return found
 
 
 def _start(attempt: str, told: list[Any]) -> Start:

@@ -11,8 +11,8 @@ from typing import Final
 import zstandard
 
 from ckptguard.model.tensor_list import TensorEntry, parse_line, split_lines, text_pieces
+from ckptguard_api.domain.unpacking import unpacked_pieces
 
-_READ_BYTES: Final = 1 << 17
 _LEVEL: Final = 3
 
 
@@ -57,7 +57,7 @@ def tensor_lines(body: bytes) -> Iterator[bytes]:
 
     Cost: memory of a piece, whatever it unpacks to.
     """
-    return split_lines(_pieces(body))
+    return split_lines(unpacked_pieces(body))
 
 
 def find_tensors(body: bytes, *, fqn: str, start: int, limit: int) -> TensorPage:
@@ -83,9 +83,3 @@ def find_tensors(body: bytes, *, fqn: str, start: int, limit: int) -> TensorPage
             return TensorPage(entries=tuple(found), next=number)
         found.append(entry)
     return TensorPage(entries=tuple(found), next=None)
-
-
-def _pieces(body: bytes) -> Iterator[bytes]:
-    with zstandard.ZstdDecompressor().stream_reader(body) as reader:
-        while piece := reader.read(_READ_BYTES):
-            yield piece

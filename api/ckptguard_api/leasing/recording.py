@@ -25,9 +25,10 @@ from ckptguard_api.leasing.queue import is_wanted, subject_of
 from ckptguard_api.repositories import verdicts
 from ckptguard_api.repositories.events import record
 from ckptguard_api.repositories.file_results import delete_file_results
+from ckptguard_api.repositories.judged_checkpoints import note_verdict
 from ckptguard_api.repositories.registered_parts import are_all_from_writer
 from ckptguard_api.repositories.retries import retries_in_a_row
-from ckptguard_api.repositories.validations import ValidationRow, set_retry_at, set_state
+from ckptguard_api.repositories.validations import ValidationRow, set_state
 from ckptguard_api.settings import Settings
 
 _MAX_DEVICE_CHARS: Final = 64
@@ -84,7 +85,7 @@ def record_verdict(
     _insert_details(tx, validation.id, report)
     delete_file_results(tx, validation.id)
     set_state(tx, validation, ValidationState.FINISHED, finished_at=tx.now, waited_until=None)
-    set_retry_at(tx, checkpoint.id, retry_at)
+    note_verdict(tx, checkpoint.id, retry_at=retry_at)
     told = {key: values[key] for key in ("verdict", "basis", "assurance", "is_in_force", "why_not_in_force")}
     told["retry_at"] = None if retry_at is None else retry_at.isoformat()
     record(tx, EventKind.VALIDATION_FINISHED, about=subject_of(validation), data=told)

@@ -1,8 +1,8 @@
 """What an operator does about a checkpoint: each a form, with a reason, in the audit."""
 
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter
 from starlette.responses import RedirectResponse, Response
 
 from ckptguard.errors import InvalidRequestError
@@ -11,6 +11,7 @@ from ckptguard.model.service import Hold
 from ckptguard_api.domain.reasons import checked_reason
 from ckptguard_api.pages.paths import IN_PROJECT
 from ckptguard_api.pages.visit import AdminVisitDep, Visit
+from ckptguard_api.routes.answers import RowId
 from ckptguard_api.use_cases.effects import Effect, effect_of_hiding, effect_of_release
 from ckptguard_api.use_cases.holds import Releasable, hold_checkpoint, release_checkpoint
 from ckptguard_api.use_cases.notes import note_checkpoint
@@ -20,11 +21,9 @@ router = APIRouter(prefix=f"{IN_PROJECT}/checkpoints/{{checkpoint_id}}", include
 
 _SEE_OTHER: Final = 303
 
-CheckpointId = Annotated[int, Path(ge=1, le=2**63 - 1)]
-
 
 @router.post("/revalidate")
-def revalidate_route(checkpoint_id: CheckpointId, visit: AdminVisitDep) -> Response:
+def revalidate_route(checkpoint_id: RowId, visit: AdminVisitDep) -> Response:
     """Ask for a new verdict."""
     try:
         depth = Depth(visit.form.get("depth", Depth.LOAD))
@@ -43,14 +42,14 @@ def revalidate_route(checkpoint_id: CheckpointId, visit: AdminVisitDep) -> Respo
 
 
 @router.post("/pin")
-def pin_route(checkpoint_id: CheckpointId, visit: AdminVisitDep) -> Response:
+def pin_route(checkpoint_id: RowId, visit: AdminVisitDep) -> Response:
     """Keep a checkpoint from being marked as deleted."""
     _hold(visit, checkpoint_id, Hold.PINNED)
     return _done(visit, checkpoint_id, "pin")
 
 
 @router.post("/quarantine")
-def quarantine_route(checkpoint_id: CheckpointId, visit: AdminVisitDep) -> Response:
+def quarantine_route(checkpoint_id: RowId, visit: AdminVisitDep) -> Response:
     """Say what a quarantine changes; told so again, keep launchers from the checkpoint."""
     reason = _reason(visit)
     effect = effect_of_hiding(visit.services, project_id=visit.project_id, checkpoint_id=checkpoint_id)
@@ -61,7 +60,7 @@ def quarantine_route(checkpoint_id: CheckpointId, visit: AdminVisitDep) -> Respo
 
 
 @router.post("/release")
-def release_route(checkpoint_id: CheckpointId, visit: AdminVisitDep) -> Response:
+def release_route(checkpoint_id: RowId, visit: AdminVisitDep) -> Response:
     """Say what a release changes; told so again, lift the hold. A pin hides nothing: it is lifted at once."""
     what, reason = _releasable(visit), _reason(visit)
     effect = effect_of_release(
@@ -81,7 +80,7 @@ def release_route(checkpoint_id: CheckpointId, visit: AdminVisitDep) -> Response
 
 
 @router.post("/note")
-def note_route(checkpoint_id: CheckpointId, visit: AdminVisitDep) -> Response:
+def note_route(checkpoint_id: RowId, visit: AdminVisitDep) -> Response:
     """Write down what is known about a checkpoint."""
     note_checkpoint(
         visit.services,

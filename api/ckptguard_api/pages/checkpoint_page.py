@@ -7,37 +7,41 @@ from sqlalchemy import Row
 from starlette.responses import Response
 
 from ckptguard.model.manifest_laws import MAX_PATH_BYTES
-from ckptguard_api.domain.paging import MAX_CURSOR_CHARS, Page
+from ckptguard_api.domain.paging import Page
 from ckptguard_api.pages.finding_view import finding_views
 from ckptguard_api.pages.ladder import ladder_of
+from ckptguard_api.pages.looked_again import look
 from ckptguard_api.pages.paths import IN_PROJECT
 from ckptguard_api.pages.rendering import SECURITY_HEADERS
 from ckptguard_api.pages.visit import Visit, VisitDep
-from ckptguard_api.routes.answers import RowId
+from ckptguard_api.routes.answers import Cursor, RowId
 from ckptguard_api.use_cases import history
 from ckptguard_api.use_cases.checkpoint_files import list_grave_files
 from ckptguard_api.use_cases.checkpoint_story import show_descent
 from ckptguard_api.use_cases.notes import notes_of
+from ckptguard_api.use_cases.running import going_of
 
 router = APIRouter(prefix=f"{IN_PROJECT}/checkpoints/{{checkpoint_id}}", include_in_schema=False)
 
 FINDINGS_SHOWN: Final = 100
 _GRAVE_SHOWN: Final = 50
 
-Cursor = Annotated[str | None, Query(max_length=MAX_CURSOR_CHARS)]
 ValidationId = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
 
 
 @router.get("")
 def checkpoint_route(visit: VisitDep, checkpoint_id: RowId) -> Response:
     """Show a checkpoint."""
+    seen = look(visit)
+    if seen.is_known:
+        return seen.unchanged()
     detail = history.show_checkpoint(visit.services, project_id=visit.project_id, checkpoint_id=checkpoint_id)
     descent = show_descent(visit.services, project_id=visit.project_id, checkpoint_id=checkpoint_id)
     grave = list_grave_files(
         visit.services, project_id=visit.project_id, checkpoint_id=checkpoint_id, limit=_GRAVE_SHOWN
     )
     in_force = detail.in_force
-    return visit.page(
+    answer = visit.page(
         "checkpoint.html",
         section="runs",
         tab="overview",
@@ -49,7 +53,17 @@ def checkpoint_route(visit: VisitDep, checkpoint_id: RowId) -> Response:
         findings=() if in_force is None else finding_views(in_force.findings, detail.row),
         grave=grave,
         descent=descent,
+        going=going_of(visit.services, project_id=visit.project_id, checkpoint_id=checkpoint_id),
+        position=seen.news.position,
     )
+    return seen.named(answer)
+
+
+@router.get("/going.part")
+def going_route(visit: VisitDep, checkpoint_id: RowId) -> Response:
+    """Show how far the running validation of a checkpoint is; nothing where none runs."""
+    going = going_of(visit.services, project_id=visit.project_id, checkpoint_id=checkpoint_id)
+    return visit.page("checkpoint_going.html", going=going)
 
 
 @router.get("/findings")
@@ -58,8 +72,9 @@ def findings_route(
 ) -> Response:
     """Show findings of a validation, the one in force where none is named."""
     detail = history.show_checkpoint(visit.services, project_id=visit.project_id, checkpoint_id=checkpoint_id)
-    chosen = validation or detail.row.verdict_validation_id
-    page = Page[Row[Any]](items=()) if chosen is None else _findings(visit, chosen, cursor)
+    in_force = None if detail.in_force is None else detail.in_force.row.id
+    chosen = validation or in_force
+    page: Page[Row[Any]] = Page(items=()) if chosen is None else _findings(visit, chosen, cursor)
     return visit.page(
         "findings_part.html" if visit.is_fragment else "checkpoint_findings.html",
         section="runs",

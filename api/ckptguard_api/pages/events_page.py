@@ -11,12 +11,13 @@ from starlette.responses import Response
 from ckptguard.errors import NotFoundError
 from ckptguard.model.manifest_laws import MAX_LABEL_CHARS
 from ckptguard.model.service import EventKind
-from ckptguard_api.domain.paging import MAX_CURSOR_CHARS, Page
+from ckptguard_api.domain.paging import Page
 from ckptguard_api.pages.asked import address, choice, whole_number
 from ckptguard_api.pages.csv_answer import MAX_ROWS, csv_answer
 from ckptguard_api.pages.event_words import sentence_of
 from ckptguard_api.pages.paths import IN_PROJECT
 from ckptguard_api.pages.visit import Visit, VisitDep
+from ckptguard_api.routes.answers import Cursor
 from ckptguard_api.use_cases.audit import AuditFilter, all_audit, list_audit
 
 router = APIRouter(prefix=IN_PROJECT, include_in_schema=False)
@@ -27,7 +28,6 @@ _OF_SERVICE: Final = "service"
 _COLUMNS: Final = ("id", "at", "kind", "what", "actor", "run", "step", "checkpoint", "validation", "data")
 
 Text = Annotated[str, Query(max_length=MAX_LABEL_CHARS)]
-Cursor = Annotated[str | None, Query(max_length=MAX_CURSOR_CHARS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from sqlalchemy import Row
 
-from ckptguard.cli.next_steps import next_step_of
+from ckptguard.cli.next_steps import next_command_of, next_step_of
 from ckptguard.cli.plain_text import count_text
 from ckptguard_api.repositories.checkpoint_list import CheckpointRow
 
@@ -26,7 +26,8 @@ class FindingView:
         basis: Of an error.
         message: One sentence.
         places: Label and text of where it is and what was seen; only what is known.
-        next_step: What to do; None: nothing is known.
+        next_step: What to do, without the command that it ends with; None: nothing is known.
+        next_command: To copy; None: there is none.
         is_about_checkpoint: Not only about its surroundings.
     """
 
@@ -38,6 +39,7 @@ class FindingView:
     message: str
     places: tuple[tuple[str, str], ...]
     next_step: str | None
+    next_command: str | None
     is_about_checkpoint: bool
 
     @property
@@ -64,6 +66,9 @@ def finding_views(rows: Sequence[Row[Any]], checkpoint: CheckpointRow) -> tuple[
 
 def _view(row: Row[Any], target: str) -> FindingView:
     value: Mapping[str, Any] = row.value
+    observed = value.get("observed")
+    step = next_step_of(row.code, target=target, file=row.file, fqn=row.fqn, observed=observed)
+    command = next_command_of(row.code, target=target, file=row.file, observed=observed)
     return FindingView(
         number=row.number,
         code=row.code,
@@ -72,9 +77,8 @@ def _view(row: Row[Any], target: str) -> FindingView:
         basis=value.get("basis"),
         message=row.message,
         places=tuple(_places(value)),
-        next_step=next_step_of(
-            row.code, target=target, file=row.file, fqn=row.fqn, observed=value.get("observed")
-        ),
+        next_step=step if step is None or command is None else step.removesuffix(command).rstrip(),
+        next_command=command,
         is_about_checkpoint=row.is_about_checkpoint,
     )
 

@@ -22,6 +22,7 @@ from ckptguard_api.pages.checkpoint_filters import (
     AskedCheckpoints,
     asked_checkpoints,
 )
+from ckptguard_api.pages.looked_again import look
 from ckptguard_api.pages.paths import IN_PROJECT
 from ckptguard_api.pages.runs_page import setup_lines
 from ckptguard_api.pages.visit import Visit, VisitDep
@@ -52,11 +53,14 @@ _CHOICES: Final = {
 @router.get("/runs/{run}")
 def run_route(visit: VisitDep, run: RunName, asked: AskedDep, cursor: Cursor = None) -> Response:
     """Show a run; to htmx its checkpoints alone."""
+    seen = look(visit, run=run)
+    if seen.is_known:
+        return seen.unchanged()
     listed = _listed(visit, run, asked, cursor)
     if visit.is_fragment:
         return visit.page("checkpoints_part.html", run_name=run, **listed)
     story = show_run_story(visit.services, project_id=visit.project_id, name=run)
-    return visit.page(
+    answer = visit.page(
         "run.html",
         section="runs",
         run_name=run,
@@ -68,8 +72,10 @@ def run_route(visit: VisitDep, run: RunName, asked: AskedDep, cursor: Cursor = N
         shown={"starts": SHOWN_STARTS, "branches": SHOWN_BRANCHES, "passed_over": SHOWN_PASSED_OVER},
         setup=setup_lines(visit),
         quoted=shlex.quote(run),
+        position=seen.news.position,
         **listed,
     )
+    return seen.named(answer)
 
 
 def _listed(visit: Visit, run: str, asked: AskedCheckpoints, cursor: str | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from ckptguard.model.manifest_laws import MAX_LABEL_CHARS
 from ckptguard.model.service import Lifecycle
 from ckptguard_api.domain.marks import Mark, mark_of_kind
 from ckptguard_api.domain.starts import Start
+from ckptguard_api.pages.looked_again import look
 from ckptguard_api.pages.paths import IN_PROJECT
 from ckptguard_api.pages.visit import VisitDep
 from ckptguard_api.repositories.run_story import TIMELINE_COLUMNS
@@ -38,8 +39,11 @@ _Columns = Mapping[str, Sequence[Any]]
 @router.get("/runs/{run}/timeline.json")
 def timeline_route(visit: VisitDep, run: Annotated[str, Path(max_length=MAX_LABEL_CHARS)]) -> Response:
     """Return the newest checkpoints of a run, oldest first, and its starts."""
+    seen = look(visit, run=run, has_ages=False)
+    if seen.is_known:
+        return seen.unchanged()
     timeline = read_timeline(visit.services, project_id=visit.project_id, name=run)
-    return Response(orjson.dumps(timeline_json(timeline)), media_type="application/json")
+    return seen.named(Response(orjson.dumps(timeline_json(timeline)), media_type="application/json"))
 
 
 def timeline_json(timeline: Timeline) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from ckptguard.model.manifest_laws import MAX_LABEL_CHARS
 from ckptguard_api.domain.attention import Attention
 from ckptguard_api.domain.marks import Mark
 from ckptguard_api.pages.asked import address, choice
+from ckptguard_api.pages.looked_again import look
 from ckptguard_api.pages.paths import IN_PROJECT
 from ckptguard_api.pages.strip import strip
 from ckptguard_api.pages.visit import Visit, VisitDep
@@ -32,6 +33,9 @@ PageNumber = Annotated[int, Query(ge=1, le=_MAX_PAGES)]
 @router.get("/runs")
 def runs_route(visit: VisitDep, q: NamePart = "", attention: Word = "", page: PageNumber = 1) -> Response:
     """List the runs."""
+    seen = look(visit)
+    if seen.is_known:
+        return seen.unchanged()
     board = show_board(
         visit.services,
         project_id=visit.project_id,
@@ -39,7 +43,7 @@ def runs_route(visit: VisitDep, q: NamePart = "", attention: Word = "", page: Pa
         wanted=_wanted(attention),
         page=page,
     )
-    return visit.page(
+    answer = visit.page(
         "runs_part.html" if visit.is_fragment else "runs.html",
         section="runs",
         board=board,
@@ -51,7 +55,9 @@ def runs_route(visit: VisitDep, q: NamePart = "", attention: Word = "", page: Pa
         needing=sum(board.counts[one] for one in Attention if one.needs_person),
         neighbours=_neighbours(visit, board, q=q, attention=attention),
         setup=setup_lines(visit),
+        position=seen.news.position,
     )
+    return seen.named(answer)
 
 
 def setup_lines(visit: Visit) -> str:

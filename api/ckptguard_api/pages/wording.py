@@ -47,6 +47,11 @@ def duration(value: float | None) -> str:
     return f"{value:g} s" if value < 2 * _MINUTE_S else _whole(value)
 
 
+def about(value: float) -> str:
+    """Return a duration that is only estimated, e.g. `7 s`, `12 min`."""
+    return _whole(value)
+
+
 def rate(bytes_per_s: float | None) -> str:
     """Return a rate, e.g. `1.2 GB/s`."""
     return NOTHING if bytes_per_s is None else f"{bytes_text(bytes_per_s)}/s"
@@ -137,6 +142,7 @@ def _whole(value: float) -> str:
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     function.__name__: function
     for function in (
+        about,
         ago,
         duration,
         json_lines,

@@ -1,6 +1,7 @@
 """Events in the order of their ids, and what running leases say meanwhile."""
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import Row, func, select
@@ -17,9 +18,28 @@ ProgressRow = Row[Any]
 _MAX_PROGRESS_ROWS: Final = 1000
 
 
-def newest_event_id(tx: Transaction) -> int:
-    """Return the id of the newest event; 0: there is none."""
-    return int(tx.execute(select(func.max(events.c.id))).scalar_one() or 0)
+def newest_event_id(tx: Transaction, *, project_id: int | None = None, run_id: int | None = None) -> int:
+    """Return the id of the newest event; 0: there is none.
+
+    Args:
+        tx: Where.
+        project_id: Only of this project; None: of all.
+        run_id: Only of this run; None: of all.
+    """
+    statement = select(func.max(events.c.id))
+    if run_id is not None:
+        statement = statement.where(events.c.run_id == run_id)
+    elif project_id is not None:
+        statement = statement.where(events.c.project_id == project_id)
+    return int(tx.execute(statement).scalar_one() or 0)
+
+
+def newest_progress_at(tx: Transaction, run_id: int) -> datetime | None:
+    """Return when a live lease of a run last got on; None: nobody works on it."""
+    joined = leases.join(validations, validations.c.id == leases.c.validation_id)
+    statement = select(func.max(leases.c.progress_at)).select_from(joined)
+    found: datetime | None = tx.execute(statement.where(validations.c.run_id == run_id)).scalar_one()
+    return found
 
 
 def events_after(

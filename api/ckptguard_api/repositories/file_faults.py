@@ -4,15 +4,14 @@ from typing import Final
 
 from sqlalchemy import select
 
-from ckptguard.model.finding import Severity
 from ckptguard_api.database import Transaction
-from ckptguard_api.domain.file_map import Fault, Faults
+from ckptguard_api.domain.file_map import STATE_OF_SEVERITY, Fault, Faults
 from ckptguard_api.tables import findings
 
 MAX_FAULTS: Final = 20_000
 """Findings that are looked at; what is beyond may concern any file."""
 
-_GRAVEST_FIRST: Final = (Severity.ERROR.value, Severity.UNKNOWN.value, Severity.WARNING.value)
+_GRAVEST_FIRST: Final = tuple(STATE_OF_SEVERITY)
 _MORE: Final = "and % more findings of this kind%"  # `checks.bounded`: the rest is counted, not told
 
 

@@ -1,5 +1,6 @@
 """What a verdict writes on its checkpoint, and learns of its store."""
 
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Row, func, select, update
@@ -8,6 +9,13 @@ from ckptguard.model.verdict import Verdict
 from ckptguard_api.database import Transaction
 from ckptguard_api.domain.attempt_rules import measured_rate
 from ckptguard_api.tables import checkpoints, stores
+
+
+def note_verdict(tx: Transaction, checkpoint_id: int, *, retry_at: datetime | None) -> None:
+    """Say on a checkpoint that a verdict was given, and when it is asked for again; None: never by itself."""
+    c = checkpoints.c
+    values = {"first_verdict_at": func.coalesce(c.first_verdict_at, tx.now), "retry_at": retry_at}
+    tx.execute(update(checkpoints).where(c.id == checkpoint_id).values(values))
 
 
 def set_verdict_in_force(tx: Transaction, checkpoint_id: int, given: Row[Any]) -> None:

@@ -3,17 +3,16 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import Row, func, literal, select, tuple_
+from sqlalchemy import Row, func, select, tuple_
 
 from ckptguard.model.verdict import Verdict
 from ckptguard_api.database import Transaction
 from ckptguard_api.repositories.checkpoint_list import CheckpointRow
+from ckptguard_api.repositories.run_overview import NEWEST_FIRST, RUN_ORDER, place_of
 from ckptguard_api.tables import branches, checkpoints, restarts
 
 MAX_COUNTED: Final = 10_000
 """Saves of a branch that are counted; more are told as more."""
-
-_ORDER: Final = (checkpoints.c.branch, checkpoints.c.step, checkpoints.c.created_at, checkpoints.c.id)
 
 
 def restarts_from(tx: Transaction, checkpoint_id: int, *, limit: int) -> Sequence[Row[Any]]:
@@ -52,9 +51,9 @@ def earlier_valid(tx: Transaction, row: CheckpointRow) -> int | None:
         .where(
             checkpoints.c.run_id == row.run_id,
             checkpoints.c.verdict == Verdict.VALID.value,
-            tuple_(*_ORDER) < _key(row),
+            tuple_(*RUN_ORDER) < place_of(row),
         )
-        .order_by(*(column.desc() for column in _ORDER))
+        .order_by(*NEWEST_FIRST)
         .limit(1)
     )
     found: int | None = tx.execute(statement).scalar_one_or_none()
@@ -69,12 +68,7 @@ def neighbours(tx: Transaction, row: CheckpointRow, *, limit: int) -> Sequence[R
     c = checkpoints.c
     columns = (c.id, c.branch, c.step, c.save_id, c.created_at, c.verdict, c.assurance, c.basis, c.lifecycle)
     of_run = select(*columns).where(c.run_id == row.run_id)
-    key = tuple_(*_ORDER)
-    before = of_run.where(key < _key(row)).order_by(*(column.desc() for column in _ORDER)).limit(limit)
-    after = of_run.where(key > _key(row)).order_by(*_ORDER).limit(limit)
+    key = tuple_(*RUN_ORDER)
+    before = of_run.where(key < place_of(row)).order_by(*NEWEST_FIRST).limit(limit)
+    after = of_run.where(key > place_of(row)).order_by(*RUN_ORDER).limit(limit)
     return [*tx.execute(after).all()[::-1], *tx.execute(before)]
-
-
-def _key(row: CheckpointRow) -> Any:  # noqa: ANN401 - a tuple of SQL
-    values = (row.branch, row.step, row.created_at, row.id)
-    return tuple_(*(literal(value, column.type) for value, column in zip(values, _ORDER, strict=True)))

@@ -21,8 +21,8 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.sql.base import ReadOnlyColumnCollection
 from sqlalchemy.sql.expression import TextualSelect
-from sqlalchemy.sql.selectable import NamedFromClause
 
 from ckptguard.model.service import Lifecycle
 from ckptguard.model.verdict import Verdict
@@ -37,29 +37,31 @@ MAX_RUNS: Final = 2000
 MAX_OPEN: Final = 20_000
 MAX_HELD: Final = 5000
 
-_ORDER: Final = ("id", "branch", "step", "created_s")
-_SEEN: Final = {
-    "last": (*_ORDER, "lifecycle"),
-    "newest": (*_ORDER, "lifecycle", "registered_s", "verdict", "assurance", "validation_state"),
-    "valid": (*_ORDER, "assurance"),
-    "invalid": _ORDER,
-    "unknown": (*_ORDER, "validation_state", "has_retry"),
-}
+_NUM_SEEN: Final = {"last": 6, "newest": 10, "valid": 5, "invalid": 4, "unknown": 10}
+_SEEN: Final = {which: Sight._fields[:number] for which, number in _NUM_SEEN.items()}
+"""Of each of the five checkpoints: the first fields of a `Sight`, as many as it is judged by."""
 _ID_OF: Final = {which: "newest_valid_id" if which == "valid" else f"{which}_id" for which in _SEEN}
 _OF_RUN: Final = (
     "id",
-    "created_at",
+    "made_s",
     "unprotected_after_s",
-    "restarts_failing_at",
-    "step_went_back_at",
+    "restarts_failing_s",
+    "step_went_back_s",
     "name",
     "branch",
     "min_assurance",
     "gpus",
     "usd_per_gpu_hour",
 )
+_MOMENTS: Final = {
+    "made_s": "created_at",
+    "restarts_failing_s": "restarts_failing_at",
+    "step_went_back_s": "step_went_back_at",
+    "created_s": "created_at",
+    "registered_s": "registered_at",
+}
 NUM_JUDGED_BY: Final = 5
-"""Of a row of `board_rows`: its first columns, from `id` to `step_went_back_at`."""
+"""Of a row of `board_rows`: its first columns, from `id` to `step_went_back_s`."""
 _STARTS: Final = dict(
     zip(_SEEN, accumulate((len(names) for names in _SEEN.values()), initial=len(_OF_RUN)), strict=False)
 )
@@ -111,7 +113,7 @@ def board_rows(
         run_name: Only this one.
 
     Returns:
-        Columns of `runs` (`_OF_RUN`), and of five checkpoints what `seen` takes apart: `last_…` of any
+        What is told of a run (`_OF_RUN`), and of five checkpoints what `seen` takes apart: `last_…` of any
         lifecycle, `newest_…` complete or being saved, `valid_…` that a resume may use, `invalid_…` and
         `unknown_…`.
 
@@ -150,14 +152,15 @@ def open_counts(tx: Transaction, project_id: int) -> dict[int, OpenCount]:
 def held_checkpoints(tx: Transaction, project_id: int) -> dict[int, list[Sight]]:
     """Return the complete checkpoints of a project that are suspect or quarantined, by run; the newest."""
     one = checkpoints.c
-    columns = (one.id, one.branch, one.step, EpochS(one.created_at), one.lifecycle, one.run_id)
+    columns = (*(_column(one, name) for name in _SEEN["last"]), one.run_id)
     found: dict[int, dict[int, Sight]] = {}
     for flag in ("is_suspect", "is_quarantined"):
         # A partial index serves only a query that repeats its condition literally.
         held = select(*columns).where(one.project_id == project_id, text(flag))
         newest = held.order_by(one.created_at.desc(), one.id.desc()).limit(MAX_HELD)
         for row in tx.execute(newest):
-            sight = Sight(**dict(zip(_SEEN["last"], row[:-1], strict=True)))
+            values: tuple[Any, ...] = row[:-1]
+            sight = Sight(*values)
             if sight.lifecycle == Lifecycle.REGISTERED:
                 found.setdefault(row.run_id, {})[sight.id] = sight
     return {run_id: list(by_id.values()) for run_id, by_id in found.items()}
@@ -182,10 +185,12 @@ def seen_id(row: Row[Any], which: str) -> int | None:
 
 def seen(row: Row[Any], which: str) -> Sight | None:
     """Return one of the five checkpoints of a row of `board_rows`; None: there is none."""
-    start, names = _STARTS[which], _SEEN[which]
+    start = _STARTS[which]
     if row[start] is None:
         return None
-    return Sight(**dict(zip(names, row[start : start + len(names)], strict=True)))
+    if row[start] == row[_STARTS["newest"]]:
+        which, start = "newest", _STARTS["newest"]
+    return Sight(*row[start : start + _NUM_SEEN[which]])
 
 
 @cache
@@ -226,15 +231,20 @@ def _board(*, is_one: bool, is_filtered: bool) -> Select[Any]:
 
 def _with_seen(board: Subquery) -> Select[Any]:
     source: FromClause = board
-    columns: list[ColumnElement[Any]] = [board.c[name] for name in _OF_RUN]
+    columns: list[ColumnElement[Any]] = [_column(board.c, name).label(name) for name in _OF_RUN]
     for which, names in _SEEN.items():
-        one = checkpoints.alias(which)
-        source = source.outerjoin(one, one.c.id == board.c[_ID_OF[which]])
-        columns += [_column(one, name).label(f"{which}_{name}") for name in names]
+        one, one_id = checkpoints.alias(which), board.c[_ID_OF[which]]
+        # Most are the newest one: it is looked up once (`seen`).
+        looked_up = one_id if which == "newest" else func.nullif(one_id, board.c["newest_id"])
+        source = source.outerjoin(one, one.c.id == looked_up)
+        columns += [one_id.label(f"{which}_id")]
+        columns += [_column(one.c, name).label(f"{which}_{name}") for name in names[1:]]
     return select(*columns).select_from(source)
 
 
-def _column(one: NamedFromClause, name: str) -> ColumnElement[Any]:
+def _column(columns: ReadOnlyColumnCollection[str, Any], name: str) -> ColumnElement[Any]:
     if name == "has_retry":
-        return one.c.retry_at.is_not(None)
-    return EpochS(one.c[f"{name[:-2]}_at"]) if name in {"created_s", "registered_s"} else one.c[name]
+        has_retry: ColumnElement[bool] = columns["retry_at"].is_not(None)
+        return has_retry
+    column: ColumnElement[Any] = columns[_MOMENTS.get(name, name)]
+    return EpochS(column) if name in _MOMENTS else column

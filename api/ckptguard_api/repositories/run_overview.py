@@ -18,6 +18,7 @@ from sqlalchemy import (
     text,
     tuple_,
 )
+from sqlalchemy.sql.elements import Tuple
 
 from ckptguard.errors import NotFoundError
 from ckptguard.model.service import Lifecycle
@@ -34,9 +35,9 @@ from ckptguard_api.tables import USABLE, checkpoints, runs, validations
 
 _ASSURANCES: Final = {level.value: level.rank for level in Assurance}
 _PROVENANCES: Final = {level.value: rank for rank, level in enumerate(WEAKEST_FIRST)}
-_ORDER: Final = (checkpoints.c.branch, checkpoints.c.step, checkpoints.c.created_at, checkpoints.c.id)
-NEWEST_FIRST: Final = tuple(column.desc() for column in _ORDER)
-"""The order of a run's checkpoints, the other way round."""
+RUN_ORDER: Final = (checkpoints.c.branch, checkpoints.c.step, checkpoints.c.created_at, checkpoints.c.id)
+"""The order of a run's checkpoints."""
+NEWEST_FIRST: Final = tuple(column.desc() for column in RUN_ORDER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,10 +130,14 @@ def _rank(level: ColumnElement[str], ranks: Mapping[str, int]) -> ColumnElement[
     return case(dict(ranks), value=level)
 
 
+def place_of(checkpoint: Row[Any]) -> Tuple:
+    """Return where a checkpoint stands in the order of its run, to be compared with `RUN_ORDER`."""
+    return tuple_(*(literal(getattr(checkpoint, column.key), column.type) for column in RUN_ORDER))
+
+
 def has_older_usable(tx: Transaction, run: RunRow, checkpoint: Row[Any]) -> bool:
     """Say whether a run could start from a checkpoint that is older than this one."""
-    place = tuple_(*(literal(getattr(checkpoint, column.key), column.type) for column in _ORDER))
-    is_older = tuple_(*_ORDER) < place
+    is_older = tuple_(*RUN_ORDER) < place_of(checkpoint)
     policy = policy_of(run)
     asked = Asked(min_assurance=policy.min_assurance, min_provenance=policy.min_provenance)
     statement = select(checkpoints.c.id).where(
@@ -173,12 +178,13 @@ def counts_of(tx: Transaction, run_ids: Sequence[int]) -> dict[int, RunCounts]:
     )
     open_counts = {row.run_id: row.open for row in tx.execute(opened)}
     return {
-        run_id: _counts([row for row in groups if row.run_id == run_id], open_counts.get(run_id, 0))
+        run_id: tally([row for row in groups if row.run_id == run_id], open_counts.get(run_id, 0))
         for run_id in run_ids
     }
 
 
-def _counts(groups: Sequence[Row[Any]], open_validations: int) -> RunCounts:
+def tally(groups: Iterable[Row[Any]], open_validations: int) -> RunCounts:
+    """Add up groups of `lifecycle`, `verdict` and `checkpoints`, how many there are of both."""
     verdicts: dict[str, int] = {}
     lifecycles: dict[str, int] = {}
     for group in groups:

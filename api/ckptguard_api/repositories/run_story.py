@@ -8,7 +8,7 @@ from sqlalchemy import Row, func, select
 from ckptguard_api.database import Transaction
 from ckptguard_api.repositories.epochs import EpochS
 from ckptguard_api.repositories.run_overview import NEWEST_FIRST
-from ckptguard_api.tables import branches, checkpoints, restarts, validations, verdicts
+from ckptguard_api.tables import branches, checkpoints, restarts, verdicts
 
 MAX_TIMELINE: Final = 10_000
 """Checkpoints of a timeline: the newest by the run's order."""
@@ -17,15 +17,6 @@ MAX_REPORTS: Final = 1000
 """Reports of starts that are looked at: the last ones."""
 MAX_BRANCHES: Final = 200
 
-_FIRST_VERDICT: Final = (
-    select(verdicts.c.given_at)
-    .select_from(validations.join(verdicts, verdicts.c.validation_id == validations.c.id))
-    .where(validations.c.checkpoint_id == checkpoints.c.id)
-    .order_by(validations.c.id)
-    .limit(1)
-    .correlate(checkpoints)
-    .scalar_subquery()
-)
 _TIMELINE: Final = (
     select(
         checkpoints.c.id,
@@ -40,7 +31,7 @@ _TIMELINE: Final = (
         checkpoints.c.is_suspect,
         verdicts.c.bytes_read,
         verdicts.c.seconds_reading,
-        EpochS(_FIRST_VERDICT).label("first_verdict_s"),
+        EpochS(checkpoints.c.first_verdict_at).label("first_verdict_s"),
     )
     .select_from(
         checkpoints.outerjoin(verdicts, verdicts.c.validation_id == checkpoints.c.verdict_validation_id)
@@ -63,13 +54,13 @@ def timeline_rows(tx: Transaction, run_id: int) -> Sequence[Row[Any]]:
 
 
 def count_kinds(tx: Transaction, run_id: int) -> Sequence[Row[Any]]:
-    """Return `lifecycle`, `verdict` and `number` of the checkpoints of a run, of `MAX_COUNTED` at most.
+    """Count the checkpoints of a run, `MAX_COUNTED` at most: rows that `tally` adds up.
 
     Cost: one index entry a checkpoint that is counted.
     """
     kinds = (checkpoints.c.lifecycle, checkpoints.c.verdict)
     some = select(*kinds).where(checkpoints.c.run_id == run_id).limit(MAX_COUNTED).subquery()
-    query = select(some.c.lifecycle, some.c.verdict, func.count().label("number"))
+    query = select(some.c.lifecycle, some.c.verdict, func.count().label("checkpoints"))
     return tx.execute(query.group_by(some.c.lifecycle, some.c.verdict)).all()
 
 

@@ -5,8 +5,9 @@ from typing import Any
 
 from sqlalchemy import Row, select
 
+from ckptguard.model.service import ValidationState
 from ckptguard_api.database import Transaction
-from ckptguard_api.tables import attempts, file_results, leases, manifests, parts, workers
+from ckptguard_api.tables import attempts, file_results, leases, manifests, parts, validations, workers
 
 
 def lease_of(tx: Transaction, validation_id: int) -> Row[Any] | None:
@@ -29,6 +30,15 @@ def lease_of(tx: Transaction, validation_id: int) -> Row[Any] | None:
         .where(leases.c.validation_id == validation_id)
     )
     return tx.execute(statement).one_or_none()
+
+
+def running_validation(tx: Transaction, checkpoint_id: int) -> int | None:
+    """Return the id of the running validation of a checkpoint, or None."""
+    statement = select(validations.c.id).where(
+        validations.c.checkpoint_id == checkpoint_id, validations.c.state == ValidationState.RUNNING.value
+    )
+    found: int | None = tx.execute(statement.order_by(validations.c.id.desc()).limit(1)).scalar_one_or_none()
+    return found
 
 
 def files_read(tx: Transaction, validation_id: int, *, limit: int) -> Sequence[Row[Any]]:

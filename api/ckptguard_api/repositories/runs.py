@@ -29,6 +29,19 @@ def find_run(tx: Transaction, project_id: int, name: str) -> RunRow | None:
     return tx.execute(select(runs).where(runs.c.project_id == project_id, runs.c.name == name)).one_or_none()
 
 
+def get_run(tx: Transaction, project_id: int, name: str) -> RunRow:
+    """Return the run.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    row = find_run(tx, project_id, name)
+    if row is None:
+        msg = "no such run"
+        raise NotFoundError(msg)
+    return row
+
+
 def lock_run(tx: Transaction, run_id: int) -> RunRow:
     """Return the run, and let no other transaction change its checkpoints until the commit.
 

@@ -1,6 +1,5 @@
 """Validations: requests for a verdict, and the queue that they stand in."""
 
-from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Row, and_, insert, or_, select, text, update
@@ -79,8 +78,8 @@ def insert_validation(
         "counted_attempts": 0,
     }
     row = tx.execute(insert(validations).values(values).returning(validations)).one()
-    set_checkpoint_state(tx, checkpoint.id, ValidationState.QUEUED)
-    set_retry_at(tx, checkpoint.id, None)
+    opened = {"validation_state": ValidationState.QUEUED.value, "retry_at": None}
+    tx.execute(update(checkpoints).where(checkpoints.c.id == checkpoint.id).values(opened))
     return row
 
 
@@ -100,11 +99,6 @@ def set_checkpoint_state(tx: Transaction, checkpoint_id: int, state: ValidationS
     """Say on the checkpoint whether a validation is queued or running."""
     value = state.value if state is not None else None
     tx.execute(update(checkpoints).where(checkpoints.c.id == checkpoint_id).values(validation_state=value))
-
-
-def set_retry_at(tx: Transaction, checkpoint_id: int, at: datetime | None) -> None:
-    """Say on the checkpoint when its verdict is asked for again; None: not by itself."""
-    tx.execute(update(checkpoints).where(checkpoints.c.id == checkpoint_id).values(retry_at=at))
 
 
 def newest_open(tx: Transaction, run_id: int) -> ValidationRow | None:

@@ -11,7 +11,7 @@ from ckptguard.model.manifest_laws import MAX_LABEL_CHARS
 from ckptguard.model.service import EventKind
 from ckptguard_api.routes.answers import FIRST_LIMIT, Cursor, Limit, PageAnswer
 from ckptguard_api.routes.dependencies import ReaderDep, ServicesDep
-from ckptguard_api.use_cases.history import list_events
+from ckptguard_api.use_cases.audit import AuditFilter, list_audit
 
 router = APIRouter(prefix="/v1/events", tags=["events"])
 
@@ -41,12 +41,11 @@ def list_events_route(
     cursor: Cursor = None,
 ) -> PageAnswer[EventAnswer]:
     """List the audit of the project, newest first."""
-    page = list_events(
+    page = list_audit(
         services,
         project_id=caller.project_id,
-        run=run,
-        checkpoint_id=checkpoint,
-        kind=kind,
+        wanted=AuditFilter(run=run, checkpoint_id=checkpoint, kind=kind),
+        by=caller.actor,
         cursor=cursor,
         limit=limit,
     )

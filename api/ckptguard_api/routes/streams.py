@@ -5,13 +5,12 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Header, Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from ckptguard.errors import NotFoundError
 from ckptguard_api.doorkeeper import PROJECT_HEADER
 from ckptguard_api.live.stream import EventStream
-from ckptguard_api.repositories.runs import find_run
 from ckptguard_api.routes.dependencies import Caller, ReaderDep, ServicesDep
 from ckptguard_api.services import Services
 from ckptguard_api.use_cases.access import bearer_token
+from ckptguard_api.use_cases.live import run_to_hear_of
 
 router = APIRouter(prefix="/v1", tags=["events"])
 
@@ -35,7 +34,7 @@ async def stream_run_events(
     last_event_id: LastEventId = None,
 ) -> EventStream:
     """Stream what happens to a run; with `Last-Event-ID` from there on."""
-    run_id = await run_in_threadpool(_run_id, services, caller.project_id, run)
+    run_id = await run_in_threadpool(run_to_hear_of, services, caller.project_id, run)
     return await _stream(request, services, caller, run_id=run_id, after_id=last_event_id)
 
 
@@ -59,12 +58,3 @@ async def _stream(
         project_name=request.headers.get(PROJECT_HEADER),
         after_id=after_id,
     )
-
-
-def _run_id(services: Services, project_id: int, name: str) -> int:
-    with services.database.read() as tx:
-        row = find_run(tx, project_id, name)
-    if row is None:
-        msg = f"no run {name!r}"
-        raise NotFoundError(msg)
-    return int(row.id)

@@ -6,13 +6,13 @@ from typing import Any, Final
 
 from sqlalchemy import Row
 
-from ckptguard.errors import ForbiddenError, NotFoundError
+from ckptguard.errors import ForbiddenError
 from ckptguard.model.service import EventKind
 from ckptguard_api.database import Transaction
 from ckptguard_api.domain.actor import Actor
 from ckptguard_api.domain.paging import Page
 from ckptguard_api.repositories.event_list import event_listing
-from ckptguard_api.repositories.runs import find_run
+from ckptguard_api.repositories.runs import get_run
 from ckptguard_api.repositories.windows import Listing, read_page
 from ckptguard_api.services import Services
 
@@ -81,13 +81,7 @@ def _listing(tx: Transaction, project_id: int, wanted: AuditFilter, *, by: Actor
     if wanted.is_of_service and by.project_id is not None:
         msg = "this token is for one project"
         raise ForbiddenError(msg)
-    run_id = None
-    if wanted.run is not None:
-        run = find_run(tx, project_id, wanted.run)
-        if run is None:
-            msg = "no such run"
-            raise NotFoundError(msg)
-        run_id = run.id
+    run_id = None if wanted.run is None else get_run(tx, project_id, wanted.run).id
     return event_listing(
         None if wanted.is_of_service else project_id,
         run_id=run_id,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import Row
 
@@ -23,8 +23,6 @@ from ckptguard_api.repositories import history
 from ckptguard_api.repositories.checkpoint_list import CheckpointRow, find_checkpoint
 from ckptguard_api.repositories.file_faults import faults_of
 from ckptguard_api.services import Services
-
-MAX_CELLS_AT_ONCE: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +173,10 @@ def _mapped(services: Services, found: _Evidence) -> MappedFiles:
 
 
 def chosen_validation(tx: Transaction, row: CheckpointRow, wanted: int | None) -> int | None:
-    """Return whose verdict is shown: the one asked for, else the one in force, else the last; None: none.
+    """Return whose verdict is shown: the one asked for, else the one in force, else the last.
+
+    Returns:
+        The id; None: no verdict is stored.
 
     Raises:
         NotFoundError: The one asked for is none of this checkpoint.
@@ -186,7 +187,7 @@ def chosen_validation(tx: Transaction, row: CheckpointRow, wanted: int | None) -
             msg = "no such validation of this checkpoint"
             raise NotFoundError(msg)
         return wanted
-    if row.verdict_validation_id is not None:
-        in_force: int = row.verdict_validation_id
+    in_force: int | None = row.verdict_validation_id
+    if in_force is not None and history.has_verdict(tx, in_force):
         return in_force
     return history.last_judged(tx, row.id)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import Row
 
+from ckptguard_api.domain.starts import by_attempt
 from ckptguard_api.repositories import lineage
 from ckptguard_api.repositories.checkpoint_list import find_checkpoint
 from ckptguard_api.services import Services
@@ -76,9 +77,7 @@ def show_descent(services: Services, *, project_id: int, checkpoint_id: int) -> 
 
 
 def _starts(newest_first: Sequence[Row[Any]]) -> tuple[Start, ...]:
-    by_attempt: dict[str, list[Row[Any]]] = {}
-    for report in newest_first:
-        by_attempt.setdefault(report.attempt_key, []).append(report)
     return tuple(
-        Start(attempt=attempt, reports=tuple(reversed(reports))) for attempt, reports in by_attempt.items()
+        Start(attempt=attempt, reports=tuple(reversed(reports)))
+        for attempt, reports in by_attempt(newest_first).items()
     )

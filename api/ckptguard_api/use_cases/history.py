@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlalchemy import Row
 
 from ckptguard.errors import NotFoundError
-from ckptguard.model.service import EventKind, Hold
+from ckptguard.model.service import Hold
 from ckptguard_api.database import Transaction
 from ckptguard_api.domain.checkpoint_filter import CheckpointFilter
 from ckptguard_api.domain.evidence_files import evidence_files
@@ -23,10 +23,9 @@ from ckptguard_api.repositories.checkpoint_list import (
     checkpoint_listing,
     find_checkpoint,
 )
-from ckptguard_api.repositories.event_list import event_listing
 from ckptguard_api.repositories.history import ValidationRow
 from ckptguard_api.repositories.resume_details import read_progress
-from ckptguard_api.repositories.runs import find_run
+from ckptguard_api.repositories.runs import get_run
 from ckptguard_api.repositories.windows import read_page
 from ckptguard_api.repositories.workers import list_workers
 from ckptguard_api.services import Services
@@ -66,7 +65,8 @@ class CheckpointDetail:
     Args:
         row: Of the checkpoint.
         parts: Those registered, by name.
-        in_force: The validation whose verdict is in force; None: none yet.
+        in_force: The validation whose verdict is in force; None: none yet, or no more
+            than `row` has of it is stored.
         holds: Those set, each with the event that set it; None: nobody knows any more.
         history: Its last validations, newest first; `next` is a cursor of `list_validations`.
     """
@@ -103,7 +103,7 @@ def list_checkpoints(
         InvalidRequestError: The cursor belongs to another list or to other filters.
     """
     with services.database.read() as tx:
-        run_id = _run_id(tx, project_id, wanted.run)
+        run_id = None if wanted.run is None else get_run(tx, project_id, wanted.run).id
         return read_page(tx, checkpoint_listing(project_id, run_id, wanted), cursor=cursor, limit=limit)
 
 
@@ -115,12 +115,11 @@ def show_checkpoint(services: Services, *, project_id: int, checkpoint_id: int) 
     """
     with services.database.read() as tx:
         row = find_checkpoint(tx, project_id, checkpoint_id)
-        in_force = row.verdict_validation_id
         held = history.last_held(tx, row.id)
         return CheckpointDetail(
             row=row,
             parts=history.parts_of(tx, row.id, limit=MAX_PARTS),
-            in_force=None if in_force is None else _detail(tx, project_id, in_force, findings=MAX_SHOWN),
+            in_force=_in_force(tx, row),
             holds={hold: held.get(hold) for hold, column in HOLD_COLUMNS.items() if getattr(row, column)},
             history=_validations(tx, row.id, cursor=None, limit=MAX_SHOWN),
         )
@@ -206,45 +205,12 @@ def show_manifest(services: Services, *, project_id: int, checkpoint_id: int, pa
     return unpack_manifest(row.header, row.body)
 
 
-def list_events(
-    services: Services,
-    *,
-    project_id: int,
-    run: str | None,
-    checkpoint_id: int | None,
-    kind: EventKind | None,
-    cursor: str | None,
-    limit: int,
-) -> Page[Row[Any]]:
-    """Return one page of the audit, newest first.
-
-    Raises:
-        NotFoundError: There is no such run.
-        InvalidRequestError: The cursor belongs to another list or to other filters.
-    """
-    with services.database.read() as tx:
-        run_id = _run_id(tx, project_id, run)
-        listing = event_listing(project_id, run_id=run_id, checkpoint_id=checkpoint_id, kind=kind)
-        return read_page(tx, listing, cursor=cursor, limit=limit)
-
-
 def show_workers(services: Services, *, project_id: int) -> Workers:
     """Return the workers of a project and of all projects, those seen last first."""
     with services.database.read() as tx:
         rows = list_workers(tx, project_id=project_id, limit=MAX_WORKERS)
         own = [row.validation_id for row in rows if row.leased_project_id == project_id]
         return Workers(now=tx.now, rows=rows, progress=read_progress(tx, own))
-
-
-def _run_id(tx: Transaction, project_id: int, name: str | None) -> int | None:
-    if name is None:
-        return None
-    run = find_run(tx, project_id, name)
-    if run is None:
-        msg = "no such run"
-        raise NotFoundError(msg)
-    run_id: int = run.id
-    return run_id
 
 
 def _number(query: Query, cursor: str | None, *, start: int) -> int:
@@ -261,6 +227,13 @@ def _validations(
         items=tuple(ValidationDetail(row=row, progress=progress.get(row.id)) for row in page.items),
         next=page.next,
     )
+
+
+def _in_force(tx: Transaction, row: CheckpointRow) -> ValidationDetail | None:
+    validation_id: int | None = row.verdict_validation_id
+    if validation_id is None or not history.has_verdict(tx, validation_id):  # what was imported may have none
+        return None
+    return _detail(tx, row.project_id, validation_id, findings=MAX_SHOWN)
 
 
 def _detail(tx: Transaction, project_id: int, validation_id: int, *, findings: int) -> ValidationDetail:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Row
 
@@ -46,8 +46,7 @@ class BoardRun:
     strip: Sequence[Row[Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Placed:
+class _Placed(NamedTuple):
     """A run and its place in the list; there are a thousand of them, so it is no more than that."""
 
     row: Row[Any]
@@ -130,11 +129,11 @@ def find_on_board(services: Services, tx: Transaction, *, project_id: int, name:
 def _placed(services: Services, tx: Transaction, project_id: int, rows: Sequence[Row[Any]]) -> list[_Placed]:
     held = run_board.held_checkpoints(tx, project_id)
     active_s = services.settings.metrics_active_days * _DAY_S
-    now, now_s = tx.now, tx.now.timestamp()
+    now_s = tx.now.timestamp()
     placed = []
     for row in rows:
         facts = _facts(row, held.get(row[0], ()))
-        judged = judge(facts, now=now, active_s=active_s)
+        judged = judge(facts, now_s=now_s, active_s=active_s)
         place = _place(row, facts, judged, now_s=now_s)
         placed.append(_Placed(row=row, facts=facts, judged=judged, place=place))
     return placed
@@ -144,7 +143,7 @@ def _place(row: Row[Any], facts: RunFacts, judged: Judged, *, now_s: float) -> t
     """Return where a run stands: the worst first, then what costs most; of those that are over the last."""
     rank = judged.attention.rank
     if judged.attention is Attention.INACTIVE:
-        return (rank, 0.0, -facts.active_at.timestamp(), row.name)
+        return (rank, 0.0, -facts.active_s, row.name)
     seconds = 0.0 if facts.valid is None else now_s - facts.valid.created_s
     return (rank, -seconds * (row.gpus or 0) * (row.usd_per_gpu_hour or 0.0), -seconds, row.name)
 
@@ -172,9 +171,9 @@ def _facts(row: Row[Any], held: Sequence[Sight]) -> RunFacts:
     newest = seen(row, "newest")
     newest_id = None if newest is None else newest.id
     judged_by: tuple[Any, ...] = tuple(row[:NUM_JUDGED_BY])
-    _, made_at, unprotected_after_s, restarts_failing_at, step_went_back_at = judged_by
+    _, made_s, unprotected_after_s, restarts_failing_s, step_went_back_s = judged_by
     return RunFacts(
-        made_at=made_at,
+        made_s=made_s,
         last=newest if seen_id(row, "last") == newest_id else seen(row, "last"),
         newest=newest,
         valid=newest if seen_id(row, "valid") == newest_id else seen(row, "valid"),
@@ -182,8 +181,8 @@ def _facts(row: Row[Any], held: Sequence[Sight]) -> RunFacts:
         unknown=seen(row, "unknown"),
         held=held,
         unprotected_after_s=unprotected_after_s,
-        restarts_failing_at=restarts_failing_at,
-        step_went_back_at=step_went_back_at,
+        restarts_failing_s=restarts_failing_s,
+        step_went_back_s=step_went_back_s,
     )
 
 

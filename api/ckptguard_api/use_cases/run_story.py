@@ -8,14 +8,13 @@ from typing import Any
 from sqlalchemy import Row
 
 from ckptguard.errors import NotFoundError
-from ckptguard.model.service import Lifecycle
-from ckptguard_api.domain.checkpoint_filter import NO_VERDICT
 from ckptguard_api.domain.exposure import Exposure, SavePoint, exposure_of
 from ckptguard_api.domain.resume import Question
 from ckptguard_api.domain.run_policy import RunPolicy, policy_of
 from ckptguard_api.domain.starts import Start, starts_of
 from ckptguard_api.repositories import run_story
 from ckptguard_api.repositories.run_board import board_rows
+from ckptguard_api.repositories.run_overview import tally
 from ckptguard_api.repositories.run_story import MAX_COUNTED, MAX_TIMELINE
 from ckptguard_api.repositories.runs import find_run
 from ckptguard_api.services import Services
@@ -104,20 +103,14 @@ def show_run_story(services: Services, *, project_id: int, name: str) -> RunStor
         board = find_on_board(services, tx, project_id=project_id, name=name)
         if row is None or board is None:
             raise _no_such_run()
-        verdicts: dict[str, int] = {}
-        lifecycles: dict[str, int] = {}
-        for kind in run_story.count_kinds(tx, row.id):
-            lifecycles[kind.lifecycle] = lifecycles.get(kind.lifecycle, 0) + kind.number
-            if kind.lifecycle != Lifecycle.DELETED:
-                verdict = kind.verdict or NO_VERDICT
-                verdicts[verdict] = verdicts.get(verdict, 0) + kind.number
+        counts = tally(run_story.count_kinds(tx, row.id), board.open.queued + board.open.running)
         return RunStory(
             now=tx.now,
             row=row,
             policy=policy_of(row),
             board=board,
-            verdicts=verdicts,
-            lifecycles=lifecycles,
+            verdicts=counts.verdicts,
+            lifecycles=counts.lifecycles,
             branches=run_story.branch_rows(tx, row.id),
             starts=starts_of(run_story.start_rows(tx, row.id)),
         )

@@ -9,7 +9,8 @@ from sqlalchemy import Row
 
 from ckptguard.model.service import ValidationState
 from ckptguard_api.database import Transaction
-from ckptguard_api.domain.files_going import FileGoing, files_going, registered_lengths
+from ckptguard_api.domain.files_going import FileGoing, files_going
+from ckptguard_api.domain.packed_manifest import registered_lengths
 from ckptguard_api.domain.resume import Progress
 from ckptguard_api.repositories import history, running
 from ckptguard_api.repositories.checkpoint_list import CheckpointRow, find_checkpoint
@@ -97,6 +98,21 @@ def watch_validation(services: Services, *, project_id: int, validation_id: int)
         )
 
 
+def going_of(services: Services, *, project_id: int, checkpoint_id: int) -> Going | None:
+    """Return how far the running validation of a checkpoint is; None: nobody works on it now.
+
+    Raises:
+        NotFoundError: There is no such checkpoint.
+    """
+    with services.database.read() as tx:
+        checkpoint = find_checkpoint(tx, project_id, checkpoint_id)
+        if checkpoint.validation_state != ValidationState.RUNNING:
+            return None
+        validation_id = running.running_validation(tx, checkpoint_id)
+        lease = None if validation_id is None else running.lease_of(tx, validation_id)
+        return None if lease is None else Going(lease=lease, progress=_progress(lease))
+
+
 def files_of_running(services: Services, *, project_id: int, validation_id: int) -> RunningFiles:
     """Return every file that is known of while a validation is open, by path.
 
@@ -123,12 +139,16 @@ def _going(tx: Transaction, checkpoint: CheckpointRow, validation_id: int) -> Go
     if lease is None:
         return None
     has_few = checkpoint.num_files is not None and checkpoint.num_files <= MAX_FILES_LISTED
-    seconds = (lease.progress_at - lease.started_at).total_seconds()
     return Going(
         lease=lease,
-        progress=Progress.of(lease.progress, seconds=seconds),
+        progress=_progress(lease),
         files=_files(tx, checkpoint, validation_id) if has_few else (),
     )
+
+
+def _progress(lease: Row[Any]) -> Progress:
+    seconds = (lease.progress_at - lease.started_at).total_seconds()
+    return Progress.of(lease.progress, seconds=seconds)
 
 
 def _files(tx: Transaction, checkpoint: CheckpointRow, validation_id: int) -> tuple[FileGoing, ...]:

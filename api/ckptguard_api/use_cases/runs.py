@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Row, update
 
-from ckptguard.errors import ConflictError, InvalidRequestError, NotFoundError
+from ckptguard.errors import ConflictError, InvalidRequestError
 from ckptguard.model.service import EventKind
 from ckptguard_api.database import Transaction
 from ckptguard_api.domain.actor import Actor
@@ -30,7 +30,7 @@ from ckptguard_api.repositories.run_overview import (
     find_overview,
     run_listing,
 )
-from ckptguard_api.repositories.runs import RunRow, find_run, lock_project, lock_run, touch_run
+from ckptguard_api.repositories.runs import RunRow, find_run, get_run, lock_project, lock_run, touch_run
 from ckptguard_api.repositories.windows import read_page
 from ckptguard_api.services import Services
 from ckptguard_api.tables import runs
@@ -99,11 +99,7 @@ def change_run(
         InvalidRequestError: What comes out breaks a rule.
     """
     with services.database.write() as tx:
-        there = find_run(tx, project_id, name)
-        if there is None:
-            msg = "no such run"
-            raise NotFoundError(msg)
-        row = lock_run(tx, there.id)
+        row = lock_run(tx, get_run(tx, project_id, name).id)
         before = policy_of(row)
         after = changed_policy(before, dict(changes))
         if after != before:

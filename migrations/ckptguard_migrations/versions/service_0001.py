@@ -283,6 +283,7 @@ def _create_checkpoints() -> None:
         sa.Column("device", sa.String(length=64), nullable=True),
         sa.Column("verdict_validation_id", _ID, nullable=True),
         sa.Column("validated_at", _AT, nullable=True),
+        sa.Column("first_verdict_at", _AT, nullable=True),
         sa.Column("is_pinned", sa.Boolean(), nullable=False),
         sa.Column("is_quarantined", sa.Boolean(), nullable=False),
         sa.Column("is_suspect", sa.Boolean(), nullable=False),

@@ -19,6 +19,7 @@ from ckptguard.model.service import EventKind, Hold, Lifecycle, ValidationState
 from ckptguard.model.verdict import Assurance, Verdict
 from ckptguard_api.database import Database
 from ckptguard_api.domain import evidence_files as evidence_module
+from ckptguard_api.domain import unpacking
 from ckptguard_api.domain.actor import SERVICE
 from ckptguard_api.domain.checkpoint_filter import CheckpointFilter
 from ckptguard_api.domain.evidence_files import evidence_files
@@ -26,6 +27,7 @@ from ckptguard_api.repositories import windows
 from ckptguard_api.repositories.checkpoint_list import checkpoint_listing
 from ckptguard_api.tables import evidence
 from ckptguard_api.use_cases import history
+from ckptguard_api.use_cases.audit import AuditFilter, list_audit
 from ckptguard_api.use_cases.holds import hold_checkpoint
 from tests import service_rows as rows
 from tests.databases import fresh_database
@@ -277,7 +279,7 @@ def test_evidence_is_read_entry_by_entry_whatever_the_pieces(
 ) -> None:
     body = zstandard.ZstdCompressor().compress(json.dumps(entries, separators=(",", ":")).encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evidence_module, "_READ_BYTES", read_bytes)
+        patch.setattr(unpacking, "_READ_BYTES", read_bytes)
         assert list(evidence_files(body)) == entries
 
 
@@ -322,10 +324,14 @@ def test_the_audit_is_filtered_and_paged(database: Database) -> None:
     def listed(**filters: Any) -> list[tuple[str, int | None]]:  # noqa: ANN401 - filters
         found: list[tuple[str, int | None]] = []
         cursor = None
-        wanted: dict[str, Any] = {"run": None, "checkpoint_id": None, "kind": None} | filters
         while True:
-            page = history.list_events(
-                training.services, project_id=training.project_id, cursor=cursor, limit=2, **wanted
+            page = list_audit(
+                training.services,
+                project_id=training.project_id,
+                wanted=AuditFilter(**filters),
+                by=SERVICE,
+                cursor=cursor,
+                limit=2,
             )
             found += [(row.kind, row.checkpoint_id) for row in page.items]
             cursor = page.next
@@ -364,7 +370,6 @@ def test_what_belongs_to_another_project_is_nowhere(training: Training) -> None:
     ):
         with pytest.raises(NotFoundError):
             read()
-    page = history.list_events(
-        services, project_id=other, run=None, checkpoint_id=saved, kind=None, cursor=None, limit=5
-    )
+    about_it = AuditFilter(checkpoint_id=saved)
+    page = list_audit(services, project_id=other, wanted=about_it, by=SERVICE, cursor=None, limit=5)
     assert page.items == ()

@@ -167,6 +167,15 @@ def test_a_person_who_asks_begins_the_count_anew(scene: Scene) -> None:
     assert scene.pause_s(checkpoint_id) == 60.0
 
 
+def test_when_the_first_verdict_was_given_is_kept_whatever_comes_later(scene: Scene) -> None:
+    checkpoint_id = scene.doubted()
+    first = scene.service.checkpoint(checkpoint_id).first_verdict_at
+    scene.retry(checkpoint_id, valid())
+    row = scene.service.checkpoint(checkpoint_id)
+    assert (row.verdict, row.first_verdict_at) == ("VALID", first)
+    assert row.validated_at > first
+
+
 def test_with_no_retries_allowed_nothing_is_asked_again(scene: Scene) -> None:
     scene.service.settings = SETTINGS.model_copy(update={"max_retries": 0})
     assert scene.service.checkpoint(scene.doubted()).retry_at is None

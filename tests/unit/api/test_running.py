@@ -18,10 +18,13 @@ from ckptguard_api.leasing.heartbeat import Progress, hear
 from ckptguard_api.leasing.lease import Lease
 from ckptguard_api.leasing.results import store_files
 from ckptguard_api.tables import checkpoints
+from ckptguard_api.use_cases.live import latest_news
+from ckptguard_api.use_cases.notes import note_checkpoint
 from ckptguard_api.use_cases.running import (
     MAX_FILES_MAPPED,
     RunningFiles,
     files_of_running,
+    going_of,
     watch_validation,
 )
 from tests.leased_service import key_of
@@ -134,3 +137,43 @@ def test_a_validation_of_another_project_is_none(database: Database) -> None:
         watch_validation(trainer.services, **about)
     with pytest.raises(NotFoundError):
         files_of_running(trainer.services, **about)
+
+
+def test_how_far_the_running_validation_of_a_checkpoint_is_is_known(database: Database) -> None:
+    trainer = Trainer(database=database)
+    about = {"project_id": trainer.project_id, "checkpoint_id": trainer.register(1).checkpoint.id}
+    assert going_of(trainer.services, **about) is None, "it waits"
+    lease = leased(trainer)
+    progress = Progress(bytes_done=3, bytes_total=8)
+    hear(trainer.services, key_of(lease), progress=progress, is_draining=False, actor=SERVICE)
+    going = going_of(trainer.services, **about)
+    assert going is not None
+    assert (going.lease.validation_id, going.lease.worker) == (lease.validation.id, "w")
+    assert (going.progress.bytes_done, going.progress.bytes_total) == (3, 8)
+    with pytest.raises(NotFoundError):
+        going_of(trainer.services, project_id=trainer.project_id, checkpoint_id=10**6)
+
+
+def test_news_of_a_run_are_of_that_run(database: Database) -> None:
+    trainer = Trainer(database=database)
+    trainer.register(1)
+    other = trainer.register(1, run="other").checkpoint.id
+
+    def told(run: str | None = None) -> Any:  # noqa: ANN401 - `LatestNews`
+        return latest_news(trainer.services, project_id=trainer.project_id, run=run)
+
+    before, whole = told("r"), told()
+    assert (before.progress_at, whole.progress_at) == (None, None)
+    note_checkpoint(
+        trainer.services, project_id=trainer.project_id, checkpoint_id=other, text="n", actor=SERVICE
+    )
+    assert told("r").event_id == before.event_id
+    assert told().event_id > whole.event_id
+    assert told("other").event_id == told().event_id == told("r").position
+    lease = leased(trainer)
+    progress = Progress(bytes_done=3, bytes_total=8)
+    hear(trainer.services, key_of(lease), progress=progress, is_draining=False, actor=SERVICE)
+    working = {run: told(run).progress_at is not None for run in ("r", "other")}
+    assert sorted(working.values()) == [False, True]
+    with pytest.raises(NotFoundError):
+        told("none")

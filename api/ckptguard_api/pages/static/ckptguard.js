@@ -12,3 +12,28 @@ document.addEventListener("htmx:beforeOnLoad", (event) => {
     else window.location.reload();
   }
 });
+
+// Ages go on while a page is open: as `ago` of wording.py says them, by the clock of the service.
+{
+  const UNITS = [[86400, "days"], [3600, "h"], [60, "min"]];
+  const EVERY_MS = 5000;
+  const ahead = Date.parse(document.documentElement.dataset.now) - Date.now();
+
+  function lengthText(seconds) {
+    for (const [size, unit] of UNITS) if (seconds >= 2 * size) return `${Math.round(seconds / size)} ${unit}`;
+    return `${Math.round(seconds)} s`;
+  }
+
+  function tellAges() {
+    const marked = document.getSelection();
+    for (const time of document.querySelectorAll("time[datetime]")) {
+      if (marked !== null && !marked.isCollapsed && marked.containsNode(time, true)) continue;
+      const seconds = (Date.now() + ahead - Date.parse(time.dateTime)) / 1000;
+      const text = seconds >= 0 ? `${lengthText(seconds)} ago` : `in ${lengthText(-seconds)}`;
+      if (time.textContent !== text) time.textContent = text;
+    }
+  }
+
+  window.setInterval(() => document.hidden || tellAges(), EVERY_MS);
+  document.addEventListener("visibilitychange", () => document.hidden || tellAges());
+}

@@ -283,7 +283,12 @@ async function showFileMap(section) {
   }
 }
 
-for (const section of document.querySelectorAll(".file-map")) {
-  section.addEventListener("live", () => showFileMap(section)); // static/live.js: something changed
-  showFileMap(section);
+function followFileMaps(within) {
+  for (const section of within.querySelectorAll(".file-map")) {
+    section.addEventListener("live", () => showFileMap(section)); // static/live.js: something changed
+    showFileMap(section);
+  }
 }
+
+document.addEventListener("live:put", (event) => followFileMaps(event.target)); // static/live_parts.js: a new verdict
+followFileMaps(document);

@@ -1,9 +1,8 @@
 // Shows what goes on without a reload: one stream of events a page; what an event concerns is fetched again.
-// Where no stream can be had the parts are fetched every few seconds. See templates/live.html.
+// Where no stream can be had the parts are fetched every few seconds. See templates/live.html, live_parts.js.
 "use strict";
 
 (() => {
-  const AT_MOST_EVERY_MS = 1000;
   const POLL_EVERY_MS = 5000;
   const NEW_STREAM_AFTER_MS = 30000;
   const WORDS = {
@@ -15,97 +14,17 @@
     over: "Finished: nothing more will change here by itself.",
   };
 
-  const CONTROLS = "a[href], button, input, select, textarea, summary, [tabindex='0']";
-
-  function keyOf(control) {
-    return control.id || control.getAttribute("href") || control.name || control.textContent.trim();
-  }
-
-  // One part of the page that is fetched again, at most once a second (or every `data-live-every` ms).
-  class Part {
-    constructor(element, onShown) {
-      this.element = element;
-      this.onShown = onShown;
-      this.address = element.dataset.liveRefresh; // none: its own script is told, and fetches what it wants
-      this.everyMs = Number(element.dataset.liveEvery || AT_MOST_EVERY_MS);
-      this.about = (element.dataset.liveAbout || "").split(" ").filter(Boolean);
-      this.on = (element.dataset.liveOn || "").split(" ").filter(Boolean);
-      this.fetchedAt = 0;
-      this.timer = null;
-      this.isAsking = false;
-      this.isStale = false;
-    }
-
-    concerns(kind, event) {
-      if (this.on.length > 0 && !this.on.some((beginning) => kind.startsWith(beginning))) return false;
-      const about = [`validation:${event.validation_id}`, `checkpoint:${event.checkpoint_id}`];
-      return this.about.length === 0 || this.about.some((one) => about.includes(one));
-    }
-
-    refreshSoon() {
-      this.isStale = true;
-      if (this.timer !== null || this.isAsking) return;
-      const wait = Math.max(0, this.fetchedAt + this.everyMs - Date.now());
-      this.timer = window.setTimeout(() => this.refresh(), wait);
-    }
-
-    async refresh() {
-      this.timer = null;
-      this.isAsking = true;
-      this.isStale = false;
-      this.fetchedAt = Date.now();
-      try {
-        if (this.address === undefined) this.element.dispatchEvent(new CustomEvent("live"));
-        else await this.fetchAgain();
-      } catch (error) {
-        if (!(error instanceof TypeError)) throw error; // what `fetch` says where nobody answers
-      } finally {
-        this.isAsking = false;
-      }
-      if (this.isStale) this.refreshSoon();
-    }
-
-    async fetchAgain() {
-      const options = { headers: { "HX-Request": "true" }, redirect: "manual", cache: "no-store" };
-      const answer = await fetch(this.address, options);
-      if (answer.ok) this.show(await answer.text());
-      // Signed out, or not there any more: the page itself says it. Anything else may pass.
-      else if (answer.type === "opaqueredirect" || [403, 404].includes(answer.status)) window.location.reload();
-    }
-
-    show(text) {
-      const open = [...this.element.querySelectorAll("details[open][id]")].map((one) => one.id);
-      const focused = this.placeOfFocus();
-      window.htmx.swap(this.element, text, { swapStyle: "innerHTML" });
-      for (const id of open) document.getElementById(id)?.setAttribute("open", "");
-      if (focused !== null) this.controls(focused.key)[focused.nth]?.focus({ preventScroll: true });
-      this.onShown();
-    }
-
-    // Whoever goes by keyboard stays where they were: at the same of the controls that lead to the same place.
-    placeOfFocus() {
-      const one = document.activeElement;
-      if (!this.element.contains(one)) return null;
-      const key = keyOf(one);
-      return { key, nth: this.controls(key).indexOf(one) };
-    }
-
-    controls(key) {
-      return [...this.element.querySelectorAll(CONTROLS)].filter((one) => keyOf(one) === key);
-    }
-
-    get isOver() {
-      return this.address === undefined || this.element.querySelector("[data-live-over]") !== null;
-    }
-  }
-
   class Live {
     constructor(bar) {
       this.bar = bar;
       this.words = bar.querySelector("[data-live-state]");
       this.button = bar.querySelector("[data-live-pause]");
       const elements = [...document.querySelectorAll("[data-live-refresh], [data-live-tell]")];
-      this.parts = elements.map((element) => new Part(element, () => this.endIfOver()));
+      this.parts = elements.map((element) => new LivePart(element, () => this.endIfOver()));
+      this.page = "livePage" in bar.dataset ? new LivePage(bar) : null;
+      if (this.page !== null) this.parts.push(this.page);
+      this.atLeastMs = Number(bar.dataset.liveAtLeast || 0);
+      this.ageing = null;
       this.after = bar.dataset.liveAfter;
       this.source = null;
       this.poll = null;
@@ -149,6 +68,7 @@
 
     open() {
       this.close();
+      if (this.atLeastMs > 0) this.ageing = window.setInterval(() => this.page.refreshSoon(), this.atLeastMs);
       if (!window.EventSource) {
         this.startPolling();
         return;
@@ -168,6 +88,7 @@
       this.source?.close();
       this.source = null;
       window.clearInterval(this.poll);
+      window.clearInterval(this.ageing);
       window.clearTimeout(this.again);
       this.poll = null;
       this.again = null;
@@ -196,7 +117,10 @@
     }
 
     onEvent(kind, message) {
-      if (message.lastEventId) this.after = message.lastEventId;
+      if (kind !== "progress") {
+        if (Number(message.lastEventId) <= Number(this.after)) return; // the page was made after it
+        this.after = message.lastEventId;
+      }
       const event = JSON.parse(message.data);
       for (const part of this.parts) if (part.concerns(kind, event)) part.refreshSoon();
     }
@@ -218,8 +142,9 @@
     }
   }
 
-  document.addEventListener("DOMContentLoaded", () => {
-    const bar = document.querySelector("[data-live]");
-    if (bar !== null) new Live(bar).start();
-  });
+  const bar = document.querySelector("[data-live]");
+  if (bar !== null) {
+    const live = new Live(bar); // before other scripts draw into what the service sent
+    document.addEventListener("DOMContentLoaded", () => live.start());
+  }
 })();

@@ -258,11 +258,12 @@
     return { place: best, isNear: distance <= NEAR_PX };
   }
 
-  function Looking(target, data) {
+  function Looking(target, first) {
     const readout = document.getElementById("readout");
     const ring = document.createElement("div");
     ring.className = "plot-focus";
     ring.hidden = true;
+    let data = first;
     let shown = null;
     let place = null;
     let pressedAt = 0;
@@ -318,8 +319,11 @@
 
     target.addEventListener("keydown", onKey);
     return {
-      show(u, view) {
-        const point = shown && place !== null ? shown.view.order[place] : view.order[view.order.length - 1];
+      show(u, view, told) {
+        const id = shown && place !== null ? data.id[shown.view.order[place]] : undefined;
+        const same = told.id.indexOf(id);
+        const point = same >= 0 ? same : view.order[view.order.length - 1];
+        data = told;
         shown = { u, view };
         u.over.append(ring);
         u.over.addEventListener("mousemove", onMove);
@@ -348,11 +352,12 @@
     return target;
   }
 
-  function start(data) {
-    const target = prepare(data);
+  function start(first) {
+    const target = prepare(first);
     const lag = document.getElementById("plot-lag");
     const rate = document.getElementById("plot-rate");
-    const looking = Looking(target, data);
+    const looking = Looking(target, first);
+    let data = first;
     let plots = [];
 
     function draw() {
@@ -365,7 +370,7 @@
         [valuesPlot(lag, data, view, palette, "lag_s", secondsText, DURATIONS), lag],
         [valuesPlot(rate, data, view, palette, "bytes_per_s", (value) => `${bytesText(value)}/s`), rate],
       ];
-      looking.show(marks, view);
+      looking.show(marks, view, data);
     }
 
     function fit() {
@@ -375,8 +380,24 @@
       looking.move();
     }
 
+    // What is looked at more closely stays so; all of it stays all of it.
+    function follow(told) {
+      const { min, max } = plots[0][0].scales.x;
+      const x = plots[0][0].data[0];
+      const isAll = min <= x[0] && max >= x[x.length - 1];
+      data = told;
+      target.setAttribute("aria-valuemax", String(data.id.length));
+      draw();
+      if (!isAll) for (const [u] of plots) u.setScale("x", { min, max });
+      section.dataset.ready = String(data.id.length);
+    }
+
     draw();
     section.addEventListener("change", draw);
+    section.addEventListener("live", async () => {
+      const told = await load().catch(() => null); // what is drawn stays; the next event asks again
+      if (told !== null) follow(told);
+    });
     new ResizeObserver(() => requestAnimationFrame(fit)).observe(section);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
     section.dataset.ready = String(data.id.length);
@@ -388,9 +409,15 @@
     notice.hidden = false;
   }
 
+  let etag = null;
+
+  /** Return the data; null: they are as they were. */
   async function load() {
-    const answer = await fetch(section.dataset.src, { headers: { Accept: "application/json" } });
+    const headers = { Accept: "application/json", ...(etag && { "If-None-Match": etag }) };
+    const answer = await fetch(section.dataset.src, { headers, cache: "no-store" });
+    if (answer.status === 304) return null;
     if (!answer.ok) throw new Error(`status ${answer.status}`);
+    etag = answer.headers.get("ETag");
     return decoded(await answer.json());
   }
 
