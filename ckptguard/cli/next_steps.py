@@ -11,6 +11,7 @@ from ckptguard.model.report import Report
 MAX_STEPS: Final = 4
 """More than this is not read."""
 
+_ALL_STEPS: Final = "ckptguard check {folder} --step all"
 _RESUME_FROM_OLDER: Final = "Resume from an older step: ckptguard check {folder} --step all"
 _COPY_AGAIN: Final = "If this is a copy, copy {file} again; else use an older step: {all_steps}"
 _SAVE_AGAIN: Final = "The save never finished. Save again, or use an older step: {all_steps}"
@@ -157,6 +158,34 @@ def next_step_of(
         all_steps=f"ckptguard check {folder} --step all",
         file=shell_word(file) if file else "the file",
         fqn=printable(fqn or "the tensors"),
+        observed=shell_word(observed or "MODULE.NAME"),
+    )
+
+
+def next_command_of(
+    code: str, *, target: str, file: str | None = None, observed: str | None = None
+) -> str | None:
+    """Return the command that `next_step_of` ends with; None: it ends with none.
+
+    Args:
+        code: Of the finding.
+        target: Path or URL of its checkpoint.
+        file: Concerned.
+        observed: What was seen.
+
+    Guarantees: a name in the sentence, whatever it says, is never taken for the command.
+    """
+    if code not in set(FindingCode):
+        return None
+    folder = shell_word(_parent_of(target))
+    template = NEXT_STEPS[FindingCode(code)].replace("{all_steps}", _ALL_STEPS)
+    _, found, command = template.rpartition(": ckptguard ")
+    if not found:
+        return None
+    return f"ckptguard {command}".format(
+        path=shell_word(target),
+        folder=folder,
+        file=shell_word(file) if file else "the file",
         observed=shell_word(observed or "MODULE.NAME"),
     )
 
