@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
 from importlib.resources import files
+from pathlib import Path
 from urllib.parse import quote
 
 import httpx
@@ -11,6 +12,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from playwright.sync_api import Browser
+from pydantic import SecretStr
 
 from ckptguard.model.service import Scope
 from ckptguard_api.app import create_app
@@ -56,12 +58,18 @@ ENDLESS = [path for path in PAGES if path.endswith("/stream")]
 ENDING = [path for path in PAGES if path not in ENDLESS]
 
 
+def patient(database: Database, folder: Path) -> Settings:
+    """Return settings under which what runs goes on running, however slow the machine is."""
+    url = database.engine.url.render_as_string(hide_password=False)
+    return Settings(database_url=SecretStr(url), data_dir=folder / "unused", lease_s=3600.0)
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
     folder = tmp_path_factory.mktemp("security")
     with (
         fresh_database("sqlite", folder=folder) as database,
-        served_app(database, projects=("default", "other")) as served,
+        served_app(database, settings=patient(database, folder), projects=("default", "other")) as served,
     ):
         yield served
 
