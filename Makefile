@@ -72,8 +72,9 @@ $(BROWSER): tests/pages/install_browser.sh $(STAMP)
 	sh tests/pages/install_browser.sh $(BIN)/python
 	@touch $@
 
-$(TRAINERS): $(STAMP)
+$(TRAINERS): $(STAMP) tests/trainers/olmo_core.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS),trainers]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps -r tests/trainers/olmo_core.txt
 	@touch $(TRAINERS)
 
 clean: ## remove .venv and what demo, bench and prove left

@@ -27,10 +27,12 @@ _PART_WORDS: Final = re.compile(
     r"actor|checkpoint|ckpt|critic|dcp|ema|fsdp|model|module|optim|shard|state|weight", re.IGNORECASE
 )
 _COMPANION: Final = re.compile(
-    r"rng_state(_\d+)?\.pth|random_states_\d+\.pkl|(scheduler|sampler)(_\d+)?\.(bin|pt)|scaler\.pt"
-    r"|(dl_state_dict|training_args)(_\d+)?\.bin|custom_checkpoint_\d+\.pkl"
+    r"(.*/)?(rng_state(_\d+)?\.pth|random_states_\d+\.pkl|(scheduler|sampler)(_\d+)?\.(bin|pt)|scaler\.pt"
+    r"|(dl_state_dict|training_args)(_\d+)?\.bin|custom_checkpoint_\d+\.pkl)"
+    r"|train/rank\d+\.pt"
 )
-"""What Accelerate (utils/constants.py) and the HF Trainer (trainer.py) save beside the FSDP parts."""
+"""What stands beside DCP parts of Accelerate (utils/constants.py), the HF Trainer (trainer.py), and OLMo-core
+(train/checkpoint.py)."""
 _METADATA_SUFFIX: Final = ".metadata"
 
 
@@ -167,8 +169,8 @@ def place(layout: Layout, folder: str) -> Layout:
 
 
 def _is_companion(layout: Layout) -> bool:
-    names = [shard.path.rpartition("/")[2] for shard in layout.shards]
-    return layout.format == "torch_save" and bool(names) and all(map(_COMPANION.fullmatch, names))
+    paths = [shard.path for shard in layout.shards]
+    return layout.format == "torch_save" and bool(paths) and all(map(_COMPANION.fullmatch, paths))
 
 
 def _owns(adapter: FormatAdapter) -> bool:

@@ -66,7 +66,9 @@ class TorchSaveAdapter:
             msg = f"more than {limits.max_items} torch.save files"
             raise LimitExceededError(msg)
         zero = read_zero_facts(store, listing, names)
-        shards = {name: _missing_shard(name) for name in find_missing(names, zero_ranks=zero.num_ranks)}
+        ranks, folder = zero.num_ranks, listing.root.rpartition("/")[2]
+        missing = find_missing(names, zero_ranks=ranks, folder=folder)
+        shards = {name: _missing_shard(name) for name in missing}
         notes, foreign = [], []
         for name in names:
             content = _sniff(store, listing, name) if name in listing.files else _Content.TORCH_ZIP
@@ -83,7 +85,7 @@ class TorchSaveAdapter:
                 objects=tuple(item.fqn for name in sorted(shards) for item in shards[name].items),
                 findings=(
                     *zero.findings,
-                    *map(_last_known, last_of_unstated(names, zero_ranks=zero.num_ranks)),
+                    *map(_last_known, last_of_unstated(names, zero_ranks=ranks, folder=folder)),
                 ),
                 stock_reader_gap=STOCK_READER_GAP,
                 sidecars=tuple(sorted([*foreign, *filter(_is_sidecar, listing.names)])),

@@ -26,38 +26,46 @@ _NUMBERED: Final = (
     re.compile(r"(?P<head>random_states_)(?P<number>\d{1,6})(?P<tail>\.pkl)"),
     re.compile(r"(?P<head>rng_state_)(?P<number>\d{1,6})(?P<tail>\.pth)"),
 )
+_IN_FOLDER: Final = {"train": (re.compile(r"(?P<head>rank)(?P<number>\d{1,6})(?P<tail>\.pt)"),)}
+"""Names that mean ranks in a folder of this name only (OLMo-core)."""
 
 
-def find_missing(names: Iterable[str], *, zero_ranks: int = 0) -> tuple[str, ...]:
+def find_missing(names: Iterable[str], *, zero_ranks: int = 0, folder: str = "") -> tuple[str, ...]:
     """Name the files that the others imply: a rank of a stated world, a gap in a series.
 
     Args:
         names: Files directly in one folder.
         zero_ranks: Ranks that DeepSpeed's files themselves speak of; 0 where nothing is known.
+        folder: Its name.
 
     Returns:
         Missing names, sorted. The last of a series whose length no name states cannot be missed,
         except where another series of the folder has it (ZeRO-3 model and optimizer states).
     """
     known = frozenset(names)
-    expected = {*_counted(known), *_numbered(known, zero_ranks)}
+    expected = {*_counted(known), *_numbered(known, _series_in(folder), zero_ranks)}
     return tuple(sorted(expected - known))
 
 
-def last_of_unstated(names: Iterable[str], *, zero_ranks: int = 0) -> tuple[str, ...]:
+def last_of_unstated(names: Iterable[str], *, zero_ranks: int = 0, folder: str = "") -> tuple[str, ...]:
     """Name the last file of each series of ranks whose length nothing states.
 
     Args:
         names: Files directly in one folder.
         zero_ranks: As in `find_missing`.
+        folder: Its name.
     """
     last: dict[tuple[str, str], tuple[int, str]] = {}
-    for pattern in _NUMBERED:
+    for pattern in _series_in(folder):
         for match in filter(None, map(pattern.fullmatch, names)):
             if not (pattern is ZERO_RANK and zero_ranks):
                 key, this = (match["head"], match["tail"]), (int(match["number"]), match[0])
                 last[key] = max(last.get(key, this), this)
     return tuple(sorted(name for _, name in last.values()))
+
+
+def _series_in(folder: str) -> tuple[re.Pattern[str], ...]:
+    return (*_NUMBERED, *_IN_FOLDER.get(folder, ()))
 
 
 def _counted(names: frozenset[str]) -> set[str]:
@@ -82,9 +90,9 @@ def _numbered_sibling(match: re.Match[str], number: int, width: int) -> str:
     return f"{match['head']}{number:0{width}}{match['middle']}{match['count']}{match['tail']}"
 
 
-def _numbered(names: frozenset[str], zero_ranks: int) -> set[str]:
+def _numbered(names: frozenset[str], patterns: Iterable[re.Pattern[str]], zero_ranks: int) -> set[str]:
     expected: set[str] = set()
-    for pattern in _NUMBERED:
+    for pattern in patterns:
         series: dict[tuple[str, str], int] = defaultdict(int)
         for match in filter(None, map(pattern.fullmatch, names)):
             key = match["head"], match["tail"]

@@ -26,6 +26,7 @@ ACCELERATE = (
     "scheduler.bin",
     "sampler.bin",
 )
+OLMO_CORE = ("train/rank0.pt", "train/rank1.pt", "train/rank2.pt")
 
 Saved = Callable[..., Path]
 
@@ -38,6 +39,7 @@ def saved(tmp_path: Path, corpus_dir: Path) -> Saved:
         folder = tmp_path / "checkpoint-6"
         copy_checkpoint(corpus_dir / PARTS, folder)
         for name in names:
+            (folder / name).parent.mkdir(exist_ok=True)
             torch.save({"state": torch.arange(300), "at": 6}, folder / name)
         return folder
 
@@ -52,30 +54,34 @@ def codes(report: Report) -> set[FindingCode]:
     return {finding.code for finding in report.findings if finding.severity in ("error", "unknown")}
 
 
-@pytest.mark.parametrize("names", [TRAINER, ACCELERATE], ids=["trainer", "accelerate"])
+@pytest.mark.parametrize(
+    "names", [TRAINER, ACCELERATE, OLMO_CORE], ids=["trainer", "accelerate", "olmo-core"]
+)
 def test_they_do_not_keep_the_parts_from_being_loaded(saved: Saved, names: tuple[str, ...]) -> None:
     report = check(saved(*names, "trainer_state.json"))
     assert (report.judgement.verdict, report.judgement.assurance) == (Verdict.VALID, Assurance.LOADED)
     assert {file.path for file in report.files} >= set(names)
 
 
-def test_any_other_torch_file_beside_the_parts_is_a_part_that_did_not_load(saved: Saved) -> None:
-    report = check(saved(*TRAINER, "optimizer.bin"))
+@pytest.mark.parametrize("name", ["optimizer.bin", "rank0.pt", "train/model.pt"])
+def test_any_other_torch_file_beside_the_parts_is_a_part_that_did_not_load(saved: Saved, name: str) -> None:
+    report = check(saved(*TRAINER, name))
     assert (report.judgement.verdict, report.judgement.assurance) == (Verdict.VALID, Assurance.CONTENT)
 
 
-@pytest.mark.parametrize("name", TRAINER)
+@pytest.mark.parametrize("name", [*TRAINER, *OLMO_CORE])
 def test_damage_in_one_is_found(saved: Saved, name: str) -> None:
-    folder = saved(*TRAINER)
+    folder = saved(*TRAINER, *OLMO_CORE)
     flip_bit(folder, name, offset=(folder / name).stat().st_size // 2, bit=3)
     report = check(folder, Depth.CONTENT)
     assert report.judgement.verdict is Verdict.INVALID
     assert name in {finding.file for finding in report.findings}
 
 
-def test_one_that_the_others_imply_is_missed(saved: Saved) -> None:
-    folder = saved(*TRAINER)
-    remove(folder, "rng_state_1.pth")
+@pytest.mark.parametrize("name", ["rng_state_1.pth", "train/rank1.pt"])
+def test_one_that_the_others_imply_is_missed(saved: Saved, name: str) -> None:
+    folder = saved(*TRAINER, *OLMO_CORE)
+    remove(folder, name)
     report = check(folder, Depth.STRUCTURE)
     assert report.judgement.verdict is Verdict.INVALID
     assert FindingCode.MISSING_SHARD in codes(report)

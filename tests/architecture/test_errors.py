@@ -10,7 +10,7 @@ import ckptguard
 from ckptguard.errors import CkptGuardError
 
 _NOT_IMPORTED = re.compile(
-    r".*\.__main__|ckptguard\.integrations\.(huggingface|lightning|megatron|torchtitan)"
+    r".*\.__main__|ckptguard\.integrations\.(composer|huggingface|lightning|megatron|olmo_core|torchtitan)"
 )
 """Adapters import their trainer, which need not be installed; they define no errors."""
 

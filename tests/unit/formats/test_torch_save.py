@@ -108,6 +108,12 @@ def test_missing_ranks_are_named(names: list[str], missing: list[str]) -> None:
     assert list(find_missing(names)) == missing
 
 
+def test_ranks_of_olmo_core_are_known_in_its_own_folder_only() -> None:
+    names = ["rank1.pt", "rank3.pt"]
+    assert find_missing(names, folder="train") == ("rank0.pt", "rank2.pt")
+    assert find_missing(names, folder="experts") == ()
+
+
 def test_a_missing_rank_stands_in_the_layout() -> None:
     layout = opened({"model_world_size_2_rank_0.pt": ZIP})
     assert [(shard.path, len(shard.items)) for shard in layout.shards] == [
