@@ -4,8 +4,7 @@
 
 Each race lets both save at random offsets, each dawdling before every operation on a file; each is killed
 one time in four. In `--orphans` races the first job's trainers are killed, and its processes go on saving.
-It ends with an error where a folder with a manifest is VALID and of two saves. Where the orphan itself died
-between `.metadata` and its manifest nothing can tell, as with stock: that is counted, and never `proven`.
+It ends with an error where a folder is VALID and of two saves.
 """
 
 import argparse

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -9,6 +10,8 @@ from ckptguard.integrations import incidents
 from ckptguard.integrations.registration import discard, sender
 from ckptguard.integrations.registration.entry import Entry
 from ckptguard.integrations.registration.spool import Spool
+
+_ENDS_S: Final = 5.0
 
 
 def fresh_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Spool]:
@@ -19,8 +22,19 @@ def fresh_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Spo
     incidents.forget()
     discard()
     sender._OF_PROCESS.reset()
-    yield Spool(tmp_path / "spool")
+    spool = Spool(tmp_path / "spool")
+    yield spool
     discard()
+    end_sender(spool)
+
+
+def end_sender(spool: Spool) -> None:
+    """Let the sender of this process end, with nothing left to send: else it warns amid other tests."""
+    running = sender._OF_PROCESS.peek()
+    if running is not None:
+        for name in spool.names():
+            spool.remove(name)
+        running.flush(_ENDS_S)
     sender._OF_PROCESS.reset()
 
 

@@ -24,6 +24,7 @@ from ckptguard.integrations import incidents
 from ckptguard.integrations import registration as background
 from ckptguard.integrations.dcp.announcement import announcement, registration
 from ckptguard.integrations.dcp.save_facts import Place, SaveFacts, folder_text, place_of
+from ckptguard.integrations.known_start import known_start
 from ckptguard.model.manifest import MANIFEST_NAME, Manifest
 from ckptguard.operations.manifest import delete_manifest, write_manifest
 
@@ -156,7 +157,7 @@ def _without_tokens() -> dict[str, str]:
 
 def _announce(folder: str, facts: SaveFacts) -> None:
     place = place_of(facts, folder)
-    call = announcement(facts, place, None)
+    call = announcement(facts, place, None, start=known_start())
     if call is not None:
         background.announce(call)
 
@@ -165,7 +166,7 @@ def _register(facts: SaveFacts, place: Place, manifest: Manifest, written: bytes
     if facts.run is None:
         return
     with incidents.swallowed("not_registered", f"the save in {place.folder} is not registered"):
-        background.register(registration(facts, place, manifest, written))
+        background.register(registration(facts, place, manifest, written, start=known_start()))
 
 
 READ_BACKS: Final = ReadBacks()

@@ -13,6 +13,7 @@ from ckptguard.client.attempt import attempt_key
 from ckptguard.client.client import Client
 from ckptguard.clock import SystemClock
 from ckptguard.errors import CkptGuardError, ConfigError, ServiceError
+from ckptguard.integrations.known_start import note_start
 from ckptguard.integrations.launch_ranks import Shared, ask_once
 from ckptguard.model.resume import Ending, OnUnavailable
 from ckptguard.model.verdict import Assurance, Provenance
@@ -136,7 +137,7 @@ def resume_target(  # noqa: PLR0913 - the options of `ckptguard resume` that a j
         lambda: _message(lambda: _started(question, flags, stores, is_reported=is_reported)),
         deadline_s=deadline_s,
     )
-    return _read(shared)
+    return _noted(run, _read(shared))
 
 
 def handed_target(
@@ -156,7 +157,8 @@ def handed_target(
         RanksApartError: The ranks did not come to one answer in time.
     """
     shared = ask_once(lambda: _message(lambda: _handed(allow_fresh=allow_fresh)), deadline_s=ranks_deadline_s)
-    return _read(shared)
+    target = _read(shared)
+    return None if target is None else _noted(target.run, target)
 
 
 def _started(
@@ -240,6 +242,12 @@ def _message(ask: Callable[[], ResumeTarget | None]) -> bytes:
     except Exception as error:  # noqa: BLE001 - the edge between ranks: nobody may wait for a rank that fell
         told = {"refused": f"{type(error).__name__}: {error}", "ending": Ending.NONE_USABLE.value}
     return json.dumps(told).encode()
+
+
+def _noted(run: str, target: ResumeTarget | None) -> ResumeTarget | None:
+    """Remember the branch for the saves of this process."""
+    note_start(run, None if target is None else target.branch)
+    return target
 
 
 def _read(shared: Shared) -> ResumeTarget | None:

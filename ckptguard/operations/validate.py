@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ckptguard.checks.against_manifest import referenced_paths
 from ckptguard.checks.globals import check_metadata_globals
+from ckptguard.checks.overlap import check_overlap
 from ckptguard.checks.phrases import some_of
 from ckptguard.checks.profile import check_profile
 from ckptguard.checks.reader import check_reader
@@ -212,7 +213,7 @@ class _Validation:
             reading, findings = doubted_reading(reading), doubted(findings)
         findings += changes
         proven = proven_files(held, observed)
-        findings += self._time_findings(seen, proven & held.saved_paths)
+        findings += self._doubts_of_one_save(seen, proven & held.saved_paths)
         provenance = judge_held(
             held,
             seen,
@@ -273,12 +274,12 @@ class _Validation:
             *hidden_sidecars(seen),
         ]
 
-    def _time_findings(self, seen: Look, vouched: frozenset[str]) -> tuple[Finding, ...]:
-        """Look at the times of parts whose bytes no save-time manifest proves (design §3)."""
+    def _doubts_of_one_save(self, seen: Look, vouched: frozenset[str]) -> tuple[Finding, ...]:
+        """Look at times and markers of parts whose bytes no save-time manifest proves (design §3)."""
         layouts = seen.checkpoint.layouts
         parts = {layout.part for layout in layouts if not vouched.issuperset(referenced_paths([layout]))}
         unproven = [layout for layout in layouts if layout.part in parts]
-        return check_times(unproven, seen.listing, self._policy)
+        return (*check_times(unproven, seen.listing, self._policy), *check_overlap(unproven, seen.listing))
 
     def _read(self, seen: Look, held: Held, source: Bytes) -> Reading:
         if self._policy.depth is Depth.STRUCTURE:

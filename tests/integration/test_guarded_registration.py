@@ -31,6 +31,7 @@ from ckptguard.integrations.dcp import (
     install,
     uninstall,
 )
+from ckptguard.integrations.known_start import forget_start, note_start
 from ckptguard.integrations.registration import sender
 from ckptguard.integrations.registration.spool import Spool
 from ckptguard.model.manifest import MANIFEST_NAME
@@ -39,6 +40,7 @@ from ckptguard_api.domain.actor import SERVICE
 from ckptguard_api.domain.store_rules import StoreSettings
 from ckptguard_api.use_cases.stores import create_store
 from tests.databases import fresh_database
+from tests.fresh_spool import end_sender
 from tests.served_app import ServedApp, served_app
 
 pytestmark = [
@@ -59,9 +61,12 @@ def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Spool]:
     monkeypatch.setenv("CKPTGUARD_SPOOL", str(tmp_path / "spool"))
     monkeypatch.setenv("CKPTGUARD_DATA_DIR", str(tmp_path / "no-service"))
     incidents.forget()
+    forget_start()
     sender._OF_PROCESS.reset()
-    yield Spool(tmp_path / "spool")
-    sender._OF_PROCESS.reset()
+    spool = Spool(tmp_path / "spool")
+    yield spool
+    forget_start()
+    end_sender(spool)
 
 
 @pytest.fixture
@@ -148,6 +153,69 @@ def test_a_folder_that_is_renamed_is_registered_under_its_final_name(
     assert [(one["step"], one["path"]) for one in _checkpoints(service)] == [(5, "step-5")]
 
 
+def _resumed_from(service: ServedApp, step: int, *, attempt: str) -> int:
+    """Report a start, and return the branch that it opened."""
+    [known] = [one for one in _checkpoints(service) if one["step"] == step]
+    told = {"attempt": attempt, "outcome": "resumed", "checkpoint_id": known["id"]}
+    branch: int = service.client().post("/v1/runs/r/restarts", json=told).raise_for_status().json()["branch"]
+    return branch
+
+
+def _saved(tmp_path: Path, step: int, branch: int | None = None) -> None:
+    writer = GuardedWriter(tmp_path / "r" / f"step-{step}", run="r", branch=branch)
+    save(_state(step), storage_writer=writer)
+
+
+@pytest.mark.parametrize("is_handed", [True, False])
+def test_a_late_registration_belongs_to_the_branch_of_the_job_that_saved(
+    service: ServedApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_handed: bool
+) -> None:
+    token = service.token(Scope.REGISTER)
+    _tell(monkeypatch, service.url, token)
+    _saved(tmp_path, 1)
+    assert flush(_WITHIN_S)
+    branch = _resumed_from(service, 1, attempt="first")
+    if is_handed:
+        monkeypatch.setenv("CKPTGUARD_RUN", "r")
+        monkeypatch.setenv("CKPTGUARD_RESUME_BRANCH", str(branch))
+    else:
+        note_start("r", branch)
+    _saved(tmp_path, 2)
+    assert flush(_WITHIN_S)
+    _tell(monkeypatch, service.url, "ckg_not_now")
+    _saved(tmp_path, 3)
+    assert not flush(_WITHIN_S)
+    assert _resumed_from(service, 1, attempt="second") == branch + 1
+    _tell(monkeypatch, service.url, token)
+    assert flush(_WITHIN_S)
+    found = {one["step"]: (one["branch"], one["lifecycle"]) for one in _checkpoints(service)}
+    assert found == {1: (0, "registered"), 2: (branch, "superseded"), 3: (branch, "superseded")}
+
+
+def test_what_is_asked_for_wins_over_the_branch_of_the_start(
+    service: ServedApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _tell(monkeypatch, service.url, service.token(Scope.REGISTER))
+    _saved(tmp_path, 1)
+    assert flush(_WITHIN_S)
+    note_start("r", _resumed_from(service, 1, attempt="first"))
+    _saved(tmp_path, 2, branch=0)
+    assert flush(_WITHIN_S)
+    assert {one["step"]: one["branch"] for one in _checkpoints(service)} == {1: 0, 2: 0}
+
+
+def test_a_writer_takes_the_branch_along_to_the_process_that_saves(tmp_path: Path, spool: Spool) -> None:
+    writer = GuardedWriter(tmp_path / "step-1", run="r")
+    note_start("r", 5)
+    sent = pickle.dumps(writer)
+    forget_start()
+    save(_state(), storage_writer=pickle.loads(sent))  # noqa: S301, TID251 - our own
+    [name] = spool.names()
+    waiting = spool.read(name)
+    assert waiting is not None
+    assert waiting.branch == 5
+
+
 @pytest.mark.parametrize("address", ["https://no-such-host.invalid", "http://127.0.0.1:1"])
 def test_a_save_succeeds_and_waits_on_disk_where_no_service_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spool: Spool, address: str
@@ -158,6 +226,18 @@ def test_a_save_succeeds_and_waits_on_disk_where_no_service_answers(
     assert len(spool.names()) == 1
     assert not flush(_WITHIN_S)
     assert (tmp_path / "step-1" / MANIFEST_NAME).exists()
+
+
+def test_no_file_of_the_spool_holds_the_token(
+    service: ServedApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spool: Spool
+) -> None:
+    token = service.token(Scope.READ)  # may not register
+    _tell(monkeypatch, service.url, token)
+    _saved(tmp_path, 1)
+    assert not flush(_WITHIN_S)
+    files = [file for file in spool.folder.rglob("*") if file.is_file()]
+    assert len(files) == 1
+    assert token.encode() not in files[0].read_bytes()
 
 
 def test_a_save_does_not_wait_for_a_service_that_accepts_and_says_nothing(

@@ -18,6 +18,7 @@ from ckptguard.integrations import incidents
 from ckptguard.integrations.dcp import GuardedWriter, counters
 from ckptguard.integrations.registration import sender
 from ckptguard.model.manifest import MANIFEST_NAME
+from ckptguard.model.saving_marker import is_saving_marker
 from tests.integration.s3_server import S3Server
 
 pytestmark = [
@@ -92,4 +93,7 @@ def test_a_save_over_another_removes_manifest_and_metadata_first(s3_server: S3Se
     writer = GuardedWriter(f"s3://{folder}", **_options(s3_server))
     save(_state(1), storage_writer=writer)
     writer.prepare_global_plan([])
-    assert set(_stored(s3_server, folder)) == {"__0_0.distcp"}
+    marker, shard = sorted(_stored(s3_server, folder), reverse=True)
+    assert (is_saving_marker(marker), shard) == (True, "__0_0.distcp")
+    save(_state(2), storage_writer=writer)
+    assert set(_stored(s3_server, folder)) == {"__0_0.distcp", ".metadata", MANIFEST_NAME}

@@ -16,7 +16,8 @@ from ckptguard.model.policy import Depth, Policy
 from ckptguard.model.verdict import Provenance, Verdict
 from ckptguard.operations.validate import validate
 from tests.kills.guarded_ranks import WORLD, Job, Mode
-from tests.kills.guarded_saves import Ranks, Server, whole_save
+from tests.kills.guarded_saves import Ranks, Server, Who
+from tests.kills.guarded_verdicts import whole_save
 
 STEP: Final = 2
 _OLD, _RESTARTED, _ORPHAN = (1, 0), (STEP, 1), (STEP, 2)
@@ -51,14 +52,9 @@ class Raced:
     content: str
 
     @property
-    def is_mixture(self) -> bool:
+    def is_wrong(self) -> bool:
         """Say whether it is called good, and is of two saves."""
         return self.verdict is Verdict.VALID and self.content == _NAMES[None]
-
-    @property
-    def is_wrong(self) -> bool:
-        """Say whether a manifest blesses a mixture; without one nothing can tell."""
-        return self.is_mixture and (self.has_manifest or self.provenance is Provenance.PROVEN)
 
 
 class Races:
@@ -99,7 +95,7 @@ class Races:
         time.sleep(self._random.uniform(0, 0.25))
         if mode is Mode.PROCESS:
             for rank in range(WORLD):
-                jobs["orphan"].kill(rank, with_processes=False)
+                jobs["orphan"].kill(rank, Who.TRAINER)
         (folder / "restarted.go").touch()
         killed = tuple(name for name in jobs if self._random.random() < 0.25)
         for name in killed:

@@ -4,8 +4,8 @@
 
 The modules named are imported too. Each line of its standard input is one `Job` as JSON; it answers with the
 pids of the ranks. Ranks are forks because importing torch takes seconds, and a campaign kills hundreds of
-them. Each tells in its trace when it begins to save (`ready`), when the save has returned (`returned`), and
-what it does to files between.
+them. Each tells in its trace when it is about to save (`ready`), when the save has returned (`returned`), and
+each step between; in a save by processes it is the process that tells of the files.
 """
 
 import gc
@@ -29,7 +29,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
 from ckptguard.integrations.dcp import GuardedWriter
-from tests.kills.file_events import Watch, tell, watch
+from tests.kills.file_events import watch_files
+from tests.kills.object_events import watch_objects
+from tests.kills.steps import BEGINS_TO_SAVE, ENDS, HAS_SAVED, Steps, Watch, tell
 
 RUN: Final = "run-7"
 WORLD: Final = 2
@@ -55,8 +57,8 @@ class Job:
         variant: Tells two jobs apart that save the same step.
         mode: How it saves.
         rows: Of each of four matrices of 512 columns of float32.
-        dies_before: By rank, the event before which it kills itself.
-        dawdles_s: Each rank waits up to this long before each event.
+        stops_before: By rank, the step before which it stops itself.
+        dawdles_s: Each rank waits up to this long before each step.
         options: Of the writer.
         format: Of the shards.
         with_objects: Save an object too.
@@ -69,7 +71,7 @@ class Job:
     variant: int = 0
     mode: Mode = Mode.SYNC
     rows: int = 2048
-    dies_before: dict[str, str] = field(default_factory=dict)
+    stops_before: dict[str, str] = field(default_factory=dict)
     dawdles_s: float = 0.0
     options: dict[str, Any] = field(default_factory=dict)
     format: str = SerializationFormat.TORCH_SAVE.value
@@ -85,7 +87,7 @@ class Job:
         return Watch(
             folder=self.folder.removeprefix("file://"),
             trace=self.trace(rank),
-            dies_before=self.dies_before.get(str(rank), ""),
+            stops_before=self.stops_before.get(str(rank), ""),
             dawdles_s=self.dawdles_s,
         )
 
@@ -132,17 +134,33 @@ def _run(job: Job, rank: int) -> None:
     os.dup2(log, 2)
     dist.init_process_group("gloo", init_method=f"file://{job.scratch}/meet", rank=rank, world_size=WORLD)
     state = _state_of(job)
+    steps = Steps(job.watch(rank))
     if job.mode is Mode.PROCESS:  # its process is started by the first save, which takes seconds
         os.environ |= job.watch(rank).to_environment()
         _save({"first": torch.arange(3.0)}, f"{job.scratch}/first/step-0", job)
     else:
-        watch(job.watch(rank))
+        _watch_writes(job.watch(rank), steps)
     dist.barrier()
     tell(job.trace(rank), "ready")
     while job.gate and not os.path.exists(job.gate):  # noqa: PTH110 - what it says
         time.sleep(0.001)
+    steps.reach(BEGINS_TO_SAVE)
     _save(state, job.folder, job)
+    steps.reach(HAS_SAVED)
     tell(job.trace(rank), "returned")
+    steps.reach(ENDS)
+
+
+def _watch_writes(what: Watch, steps: Steps) -> None:
+    watch = watch_objects if what.folder.startswith("s3://") else watch_files
+    watch(what.folder, steps)
+
+
+def _watch_as_told() -> None:
+    """Watch this process where the one that started it says so."""
+    what = Watch.of_environment(os.environ)
+    if what is not None:
+        _watch_writes(what, Steps(what))
 
 
 def _fork(job: Job, rank: int) -> int:
@@ -207,5 +225,6 @@ def from_json(line: str) -> Job:
     return Job(**{**told, "mode": Mode(told["mode"])})
 
 
+_watch_as_told()
 if __name__ == "__main__":
     main()

@@ -70,10 +70,19 @@ class PostgresVictim:
 
 def is_dead(pid: int) -> bool:
     """Say whether a process has ended, whoever is to reap it."""
+    return _state(pid) in {"", "Z"}
+
+
+def is_stopped(pid: int) -> bool:
+    """Say whether a process stands still, all of it."""
+    return _state(pid) == "T"
+
+
+def _state(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] == "Z"
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
-        return True
+        return ""
 
 
 @dataclass(kw_only=True)

@@ -1,12 +1,13 @@
 """A launcher, its job and a real service: what is told of starts, and what the next `resume` makes of it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from ckptguard.cli.main import run as run_command
 from ckptguard.integrations import ResumeTarget, StartFeedback, incidents, resume_target
+from ckptguard.integrations.known_start import KnownStart, forget_start, known_start
 from ckptguard_api.tables import checkpoints
 from tests.launchers.launch_site import LaunchSite, closed_port
 from tests.leased_service import LeasedService
@@ -15,8 +16,11 @@ Call = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture(autouse=True)
-def own_counters() -> None:
+def fresh_process() -> Iterator[None]:
     incidents.forget()
+    forget_start()
+    yield
+    forget_start()
 
 
 @pytest.fixture
@@ -67,6 +71,20 @@ def test_a_resume_from_an_earlier_step_opens_a_branch(
     assert (code, told["outcome"], told["steps_done"], told["branch"]) == (0, "progressed", 30, 1)
     again = json.loads(call("resume", "--run", "back", "--json")[1])
     assert (again["step"], again["branch"], again["attempt"]) == (100, 1, "start-1")
+
+
+def test_saves_belong_to_the_branch_of_the_start_that_the_job_knows_last(
+    site: LaunchSite, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.save("anew", 100, name="step-100")
+    assert hand_down(call, monkeypatch, "anew", "start-1") == 100
+    assert known_start() == KnownStart(run="anew", branch=1)
+    site.save("anew", 200, name="step-200")
+    monkeypatch.setenv("CKPTGUARD_ATTEMPT", "start-2")  # ranks that are started anew, and ask anew
+    target = resume_target("anew", wait_s=0.0)
+    assert target is not None
+    assert target.branch == 2
+    assert known_start() == KnownStart(run="anew", branch=2)
 
 
 def test_failures_on_hosts_apart_make_the_next_resume_go_one_step_back(

@@ -8,6 +8,7 @@ from ckptguard.client.call import Call
 from ckptguard.client.calls import announce as announce_call
 from ckptguard.client.decode import parse_json
 from ckptguard.integrations.dcp.save_facts import Place, SaveFacts
+from ckptguard.integrations.known_start import KnownStart
 from ckptguard.integrations.registration.entry import Entry, digest_of
 from ckptguard.model.manifest import MANIFEST_NAME, Manifest
 from ckptguard.operations.register import announced_location
@@ -16,11 +17,19 @@ from ckptguard.operations.store_view import parse_stores
 STORES_VARIABLE = "CKPTGUARD_STORES"
 
 
-def announcement(facts: SaveFacts, place: Place, save_id: str | None) -> Call[Any] | None:
+def announcement(
+    facts: SaveFacts, place: Place, save_id: str | None, *, start: KnownStart | None
+) -> Call[Any] | None:
     """Return the call that says that a save begins; None where nobody is to be told.
 
     A save that takes longer than the service keeps an announcement alive counts as incomplete until it is
     registered: a launcher must not wait longer than that for a job that died while it saved.
+
+    Args:
+        facts: As the user told them.
+        place: Of the save.
+        save_id: Of the save; None: not known yet.
+        start: Of the job; None: nobody told.
     """
     if facts.run is None or place.step is None or not facts.is_announced:
         return None
@@ -29,11 +38,13 @@ def announcement(facts: SaveFacts, place: Place, save_id: str | None) -> Call[An
         step=place.step,
         location=_location(place),
         save_id=save_id,
-        branch=facts.branch,
+        branch=_branch(facts, start),
     )
 
 
-def registration(facts: SaveFacts, place: Place, manifest: Manifest, written: bytes) -> Entry:
+def registration(
+    facts: SaveFacts, place: Place, manifest: Manifest, written: bytes, *, start: KnownStart | None
+) -> Entry:
     """Return what the service is told of a committed save.
 
     Args:
@@ -41,6 +52,7 @@ def registration(facts: SaveFacts, place: Place, manifest: Manifest, written: by
         place: Of the save.
         manifest: As it was left.
         written: Its bytes.
+        start: Of the job; None: nobody told.
 
     Raises:
         ConfigError: The stores of the environment, or the location, cannot be used.
@@ -58,10 +70,17 @@ def registration(facts: SaveFacts, place: Place, manifest: Manifest, written: by
         saved_at=manifest.created_at,
         depth=facts.depth,
         is_validated=facts.is_validated,
-        branch=facts.branch,
+        branch=_branch(facts, start),
+        is_branch_inherited=facts.branch is None,
         service=(os.environ.get(URL_VARIABLE) or "").rstrip("/") or None,
         project=os.environ.get(PROJECT_VARIABLE) or None,
     )
+
+
+def _branch(facts: SaveFacts, start: KnownStart | None) -> int | None:
+    if facts.branch is not None or start is None:
+        return facts.branch
+    return start.branch_of(facts.run)
 
 
 def _location(place: Place) -> dict[str, str]:

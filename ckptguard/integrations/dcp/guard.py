@@ -4,9 +4,9 @@
 | --- | --- | --- |
 | `__init__` | every rank | wraps the writer's file system, so that every stream hashes what passes |
 | `set_up_storage_writer` | every rank | begins a save: a new save id, nothing written yet |
-| `prepare_global_plan` | the coordinator, before any rank writes | removes the manifest, then `.metadata` |
+| `prepare_global_plan` | the coordinator, before any rank writes | leaves a marker, removes what committed |
 | `write_data` | every rank | fails where items were not written; reports the shards |
-| `finish` | the coordinator | lets stock commit, then leaves the manifest and has it registered |
+| `finish` | the coordinator | lets stock commit, leaves the manifest, removes the marker, has it registered |
 
 What happens after stock's `finish` never fails the save (`ckptguard.integrations.incidents`).
 Source: torch 2.4 to 2.14, torch/distributed/checkpoint/filesystem.py and state_dict_saver.py.
@@ -28,10 +28,12 @@ from ckptguard.integrations import registration as background
 from ckptguard.integrations.dcp.announcement import announcement, registration
 from ckptguard.integrations.dcp.commit import manifest_of_save
 from ckptguard.integrations.dcp.manifest_file import leave_manifest, remove_commit, remove_manifest
+from ckptguard.integrations.dcp.marker_file import Marked, mark_folder, unmark_folder
 from ckptguard.integrations.dcp.recording_fs import RecordingFileSystem
 from ckptguard.integrations.dcp.save_facts import Place, SaveFacts, facts_for, folder_text, place_of
 from ckptguard.integrations.dcp.save_ids import SAVE_IDS
 from ckptguard.integrations.dcp.shard_report import ShardReport, report_of, take_reports
+from ckptguard.integrations.known_start import KnownStart, known_start
 from ckptguard.model.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -63,11 +65,21 @@ class Guard(Stock):
         self._described = folder_text(self.path)
         self._now = self._facts
         self._place: Place | None = None
+        self._marked: Marked | None = None
         self._is_first_part = True
         self._use_collectives = True
+        self._start_elsewhere: KnownStart | None = None
         if self.is_guarding:
             place_of(self._facts, self._described)  # what is wrong with it is said before anything is saved
             self.fs: Any = RecordingFileSystem(self.fs, self.path_options(stock))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel to a process that saves for this one, which knows nothing of its start."""
+        return {**self.__dict__, "_start_elsewhere": self._start}
+
+    @property
+    def _start(self) -> KnownStart | None:
+        return self._start_elsewhere or known_start()
 
     @property
     def is_guarding(self) -> bool:
@@ -97,7 +109,7 @@ class Guard(Stock):
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         """Begin a save."""
         super().set_up_storage_writer(is_coordinator, *args, **kwargs)
-        self._place = None
+        self._place = self._marked = None
         if not self.is_guarding:
             return
         self.fs.forget_all()
@@ -110,9 +122,14 @@ class Guard(Stock):
             self.save_id, self._is_first_part = SAVE_IDS.begin(self._now, self._place)
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """Remove what could bless a mixture of the old files and the new ones; no rank has written yet."""
+        """Mark the folder, remove the manifest and `.metadata` there; no rank has written yet.
+
+        They could bless a mixture of the old files and the new ones.
+        """
         planned = super().prepare_global_plan(plans)
         if self.is_guarding:
+            with incidents.swallowed("not_marked", "a second save into the same folder may go unnoticed"):
+                self._mark()
             with incidents.swallowed("old_manifest_stays", "an old manifest or .metadata was not removed"):
                 self._remove_old()
             with incidents.swallowed("not_announced", "the save was not announced"):
@@ -149,10 +166,22 @@ class Guard(Stock):
         if manifest is None:
             with incidents.swallowed("old_manifest_stays", "an old manifest was not removed"):
                 remove_manifest(self.fs, self._place.folder)
+        with incidents.swallowed("marker_stays", "the marker of a save was not removed"):
+            self._unmark(is_proven=manifest is not None)
+        if manifest is None:
             return
         incidents.count("saves_guarded")
         with incidents.swallowed("not_registered", f"the save in {self._place.folder} is not registered"):
             self._register(self._place, manifest, written)
+
+    def _mark(self) -> None:
+        if self._place is not None and self._use_collectives:
+            self._marked = mark_folder(self.fs, self._place.folder, self.save_id)
+
+    def _unmark(self, *, is_proven: bool) -> None:
+        if self._marked is not None:
+            unmark_folder(self.fs, self._marked, is_proven=is_proven)
+            self._marked = None
 
     def _remove_old(self) -> None:
         remove_commit(self.fs, folder_text(self.path), is_durable=self.sync_files)
@@ -164,7 +193,7 @@ class Guard(Stock):
         if self._place is None or not self._use_collectives or self._now.run is None:
             return
         background.wake()
-        call = announcement(self._now, self._place, self.save_id)
+        call = announcement(self._now, self._place, self.save_id, start=self._start)
         if call is not None:
             background.announce(call)
 
@@ -186,7 +215,7 @@ class Guard(Stock):
     def _register(self, place: Place, manifest: Manifest, written: bytes) -> None:
         if self._now.run is None:
             return
-        entry = registration(self._now, place, manifest, written)
+        entry = registration(self._now, place, manifest, written, start=self._start)
         act = background.hold if self._now.is_held else background.register
         act(entry, is_in_place=place.final_root == place.root)
 

@@ -43,7 +43,7 @@ def remove_commit(fs: RecordingFileSystem, folder: str, *, is_durable: bool) -> 
     Raises:
         OSError, or what the driver raises: One of them may still be there.
     """
-    is_changed = [_remove(fs, f"{folder}/{name}") for name in (MANIFEST_NAME, METADATA_NAME)]
+    is_changed = [remove_file(fs, f"{folder}/{name}") for name in (MANIFEST_NAME, METADATA_NAME)]
     local = local_folder(fs, folder)
     if is_durable and local is not None and any(is_changed):
         sync_folder(local)
@@ -55,11 +55,15 @@ def remove_manifest(fs: RecordingFileSystem, folder: str) -> None:
     Raises:
         OSError, or what the driver raises: It may still be there.
     """
-    _remove(fs, f"{folder}/{MANIFEST_NAME}")
+    remove_file(fs, f"{folder}/{MANIFEST_NAME}")
 
 
-def _remove(fs: RecordingFileSystem, path: str) -> bool:
-    """Remove a file, and say whether there was one."""
+def remove_file(fs: RecordingFileSystem, path: str) -> bool:
+    """Remove a file, and say whether there was one.
+
+    Raises:
+        OSError, or what the driver raises: It may still be there.
+    """
     with suppress(FileNotFoundError):
         local = local_folder(fs, path)
         if local is not None:

@@ -33,7 +33,8 @@ class SaveFacts:
         root: Folder of the checkpoint. None: the writer's own, or that above its part.
         final_path: Where the checkpoint's folder will be once the trainer has renamed it.
         save_id: Tells two saves of one step apart. None: a new one for each save.
-        branch: Of the run; None: the service's choice.
+        branch: Of the run; None: the one that this start of the job opened, where that is known, else the
+            service's choice.
         depth: Of the validation.
         is_validated: Ask for a verdict.
         is_announced: Tell the service when the save begins.

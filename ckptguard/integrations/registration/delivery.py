@@ -22,6 +22,7 @@ from ckptguard.storage.retry import RetryPolicy
 
 GONE_AFTER: Final = timedelta(days=1)
 """A checkpoint whose manifest is not there for so long was deleted, or never got its final name."""
+_BRANCH_PROBLEM: Final = "/branch: "
 _ONE_TRY: Final = RetryPolicy(attempts=1, timeout_s=10.0)
 _REFUSALS: Final = (ConflictError, InvalidRequestError, NotFoundError, FormatError)
 
@@ -62,12 +63,23 @@ def deliver(entry: Entry, client: Client, *, now: datetime, is_own: bool) -> Del
     if hindrance is not None:
         return hindrance
     try:
-        client.send_once(entry.call)
+        _send(entry, client)
     except _REFUSALS as error:
         return Delivery(outcome=Outcome.REFUSED, reason=f"{error.code}: {error}")
     except CkptGuardError as error:
         return Delivery(outcome=Outcome.AWAY, reason=f"{error.code}: {error}")
     return Delivery(outcome=Outcome.SENT)
+
+
+def _send(entry: Entry, client: Client) -> None:
+    """Send; in the run's branch where the service has lost the job's, since its database was put back."""
+    try:
+        client.send_once(entry.call)
+    except InvalidRequestError as error:
+        is_branch_gone = any(problem.startswith(_BRANCH_PROBLEM) for problem in error.problems)
+        if not (entry.is_branch_inherited and is_branch_gone):
+            raise
+        client.send_once(entry.in_any_branch.call)
 
 
 def _hindrance(entry: Entry, *, now: datetime) -> Delivery | None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -36,6 +36,7 @@ class Entry:
         depth: Of the validation.
         is_validated: Ask for a verdict.
         branch: Of the run; None: the service's choice.
+        is_branch_inherited: Nobody asked for it: it is that of the job's start.
         service: `CKPTGUARD_URL` of the job; None: whichever service is found.
         project: `CKPTGUARD_PROJECT` of the job.
         refused: Why the service would not have it; None: it was not asked, or gave no answer.
@@ -53,6 +54,7 @@ class Entry:
     depth: Depth = Depth.LOAD
     is_validated: bool = True
     branch: int | None = None
+    is_branch_inherited: bool = False
     service: str | None = None
     project: str | None = None
     refused: str | None = None
@@ -70,6 +72,11 @@ class Entry:
             depth=self.depth,
             validate=self.is_validated,
         )
+
+    @property
+    def in_any_branch(self) -> "Entry":
+        """Return the same, in whichever branch the run is in."""
+        return replace(self, branch=None)
 
     def is_for(self, *, url: str, project: str | None) -> bool:
         """Say whether a service and project are those that the job meant."""

@@ -202,7 +202,8 @@ class Sender:
 
     def _put_aside(self, name: str, reason: str) -> Delivery:
         incidents.tell("registrations_refused", f"{self._spool.folder}/{name} is put aside: {reason}")
-        self._spool.refuse(name, reason)
+        with suppress(OSError):  # another user's, in a folder of many: it must not be in the others' way
+            self._spool.refuse(name, reason)
         self._own.discard(name)
         return Delivery(outcome=Outcome.REFUSED, reason=reason)
 

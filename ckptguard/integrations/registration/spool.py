@@ -1,6 +1,7 @@
 """A folder of registrations that wait: one file each, written in one step, oldest first by name."""
 
 import os
+import secrets
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -57,17 +58,8 @@ class Spool:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         dropped = self._make_room(len(data))
         moment = f"{entry.saved_at:%Y%m%dT%H%M%S.%f}"
-        descriptor, draft = tempfile.mkstemp(dir=self.folder, prefix=_DRAFT)  # mode 0600
-        name = f"{moment}-{Path(draft).name.removeprefix(_DRAFT)}.json"
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            Path(draft).replace(self.folder / name)
-        except OSError:
-            Path(draft).unlink(missing_ok=True)
-            raise
+        name = f"{moment}-{secrets.token_hex(4)}.json"
+        self._write(data, self.folder / name)
         return name, dropped
 
     def names(self) -> list[str]:
@@ -103,17 +95,30 @@ class Spool:
         """
         aside = self.folder / _REFUSED
         aside.mkdir(mode=0o700, exist_ok=True)
-        with suppress(FormatError):
+        try:
             entry = _read(self.folder / name)
-            if entry is not None:
-                draft = self.folder / f"{_DRAFT}{name}"
-                draft.write_bytes(to_json(replace(entry, refused=shortened(reason))))
-                draft.replace(aside / name)
-                self.remove(name)
-        if (self.folder / name).exists():  # no entry at all: as it is
+        except (FormatError, OSError):  # no entry at all: as it is
             (self.folder / name).replace(aside / name)
+            entry = None
+        if entry is not None:
+            self._write(to_json(replace(entry, refused=shortened(reason))), aside / name)
+            self.remove(name)
         for old in _names(aside)[:-MAX_REFUSED]:
-            (aside / old).unlink(missing_ok=True)
+            with suppress(OSError):
+                (aside / old).unlink()
+
+    def _write(self, data: bytes, target: Path) -> None:
+        """Write a file that only its owner can read, whole or not at all, through no link that lies there."""
+        descriptor, draft = tempfile.mkstemp(dir=self.folder, prefix=_DRAFT)  # mode 0600
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            Path(draft).replace(target)
+        except OSError:
+            Path(draft).unlink(missing_ok=True)
+            raise
 
     def _make_room(self, needed_bytes: int) -> int:
         sizes = dict(self._sizes())
@@ -121,9 +126,10 @@ class Spool:
         for name in sorted(sizes):
             if len(sizes) < self._max_entries and sum(sizes.values()) + needed_bytes <= self._max_bytes:
                 break
-            self.remove(name)
+            with suppress(OSError):
+                self.remove(name)
+                dropped += 1
             del sizes[name]
-            dropped += 1
         return dropped
 
     def _sizes(self) -> Iterator[tuple[str, int]]:

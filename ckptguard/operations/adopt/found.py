@@ -16,6 +16,7 @@ from ckptguard.formats.protocol import FormatAdapter
 from ckptguard.formats.safetensors_index import INDEX_NAME
 from ckptguard.formats.steps import StepFolder
 from ckptguard.model.manifest import is_manifest_path
+from ckptguard.model.saving_marker import is_saving_marker
 from ckptguard.storage.listing import Listing
 from ckptguard.storage.protocol import ObjectStat
 
@@ -64,7 +65,9 @@ def describe(tree: FolderTree, run: str, step: StepFolder, adapters: Sequence[Fo
 
     Cost: once over the files of this step.
     """
-    files = files_below(tree, step.folder)
+    files = {
+        path: stat for path, stat in files_below(tree, step.folder).items() if not is_saving_marker(path)
+    }
     parts = find_parts(tree, step.folder, adapters)
     by_part = {part: tuple(_metadata_of(tree, part, step.folder)) for part in parts}
     metadata = [files[path] for paths in by_part.values() for path in paths if path in files]

@@ -31,6 +31,7 @@ from ckptguard.model.manifest import (
     rank_manifest_name,
 )
 from ckptguard.model.report import FileEvidence
+from ckptguard.model.saving_marker import marker_name
 from ckptguard.operations.manifest import (
     ReadBack,
     delete_manifest,
@@ -78,6 +79,11 @@ def test_every_file_is_read_and_listed() -> None:
     assert manifest.origin is Origin.READ_BACK
     assert {file.checksum_source for file in manifest.files} == {ChecksumSource.STORAGE}
     assert (manifest.run, manifest.step, manifest.created_at) == ("r", 3, FakeClock().now())
+
+
+def test_the_marker_of_a_save_that_died_is_no_file_of_this_one() -> None:
+    marked = make(MemoryStore({**SAVED, marker_name("another", "0123abcd"): b""}))
+    assert {file.path for file in marked.files} == set(SAVED)
 
 
 def test_what_was_made_agrees_with_what_it_was_made_of() -> None:

@@ -125,6 +125,29 @@ def test_what_the_service_refuses_is_put_aside_and_the_next_is_sent(
     assert incidents.counters()["registrations_refused"] == 1
 
 
+_NO_BRANCH = "/branch: run 'r' has no branch 3; its current one is 0"
+
+
+def test_a_branch_that_the_service_has_lost_keeps_no_save_from_it(
+    service: ScriptedService, spool: Spool, tmp_path: Path
+) -> None:
+    service.on(REGISTER, problem(422, "invalid_request", _NO_BRANCH, problems=[_NO_BRANCH]), CREATED)
+    spool.put(entry(tmp_path, branch=3, is_branch_inherited=True))
+    assert sender(spool, service).flush(_WITHIN_S)
+    assert [asked.body.get("branch") for asked in service.requests(REGISTER)] == [3, None]
+    assert (spool.names(), spool.refused()) == ([], [])
+
+
+def test_a_branch_that_somebody_asked_for_is_never_another_one(
+    service: ScriptedService, spool: Spool, tmp_path: Path
+) -> None:
+    service.on(REGISTER, problem(422, "invalid_request", _NO_BRANCH, problems=[_NO_BRANCH]), CREATED)
+    spool.put(entry(tmp_path, branch=3))
+    assert sender(spool, service).flush(_WITHIN_S)
+    assert len(service.requests(REGISTER)) == 1
+    assert len(spool.refused()) == 1
+
+
 def test_a_token_that_is_refused_loses_nothing(
     service: ScriptedService, spool: Spool, tmp_path: Path
 ) -> None:
@@ -199,6 +222,24 @@ def test_a_broken_entry_stands_in_nobodys_way(service: ScriptedService, spool: S
     assert sender(spool, service).flush(_WITHIN_S)
     assert _steps(service) == [1]
     assert spool.refused() == ["0.json"]
+
+
+class _OfAnother(Spool):
+    """A folder in which another user put a file that only that user can remove."""
+
+    def refuse(self, name: str, reason: str) -> None:
+        if name == "0.json":
+            raise PermissionError(name)
+        super().refuse(name, reason)
+
+
+def test_nor_does_one_that_cannot_be_put_aside(service: ScriptedService, tmp_path: Path) -> None:
+    spool = _OfAnother(tmp_path / "spool")
+    spool.put(entry(tmp_path, 1))
+    (spool.folder / "0.json").write_bytes(b"{")
+    sender(spool, service).flush(_WITHIN_S)
+    assert _steps(service) == [1]
+    assert incidents.counters()["registrations_refused"] == 1
 
 
 def test_without_a_service_one_warning_is_given(

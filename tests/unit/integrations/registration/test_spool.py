@@ -18,7 +18,9 @@ def spool(tmp_path: Path) -> Spool:
 
 
 def test_an_entry_is_the_same_after_a_trip_through_json(tmp_path: Path) -> None:
-    full = entry(tmp_path, branch=2, service="http://127.0.0.1:1", project="p", refused="no")
+    full = entry(
+        tmp_path, branch=2, is_branch_inherited=True, service="http://127.0.0.1:1", project="p", refused="no"
+    )
     assert parse_entry(to_json(full)) == full
     assert parse_entry(to_json(entry(tmp_path))) == entry(tmp_path)
 
@@ -50,10 +52,37 @@ def test_bytes_are_bounded_too(tmp_path: Path) -> None:
     assert sum(file.stat().st_size for file in spool.folder.iterdir()) <= 1000
 
 
+def _mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
 def test_nobody_else_can_read_it(spool: Spool, tmp_path: Path) -> None:
+    waiting, aside = (spool.put(entry(tmp_path, step))[0] for step in (1, 2))
+    spool.refuse(aside, "no")
+    assert [_mode(spool.folder), _mode(spool.folder / "refused")] == [0o700, 0o700]
+    assert [_mode(spool.folder / waiting), _mode(spool.folder / "refused" / aside)] == [0o600, 0o600]
+
+
+def test_what_is_put_aside_goes_through_no_link_that_somebody_laid(spool: Spool, tmp_path: Path) -> None:
     name, _ = spool.put(entry(tmp_path))
-    assert spool.folder.stat().st_mode & 0o777 == 0o700
-    assert (spool.folder / name).stat().st_mode & 0o777 == 0o600
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (spool.folder / f".draft-{name}").symlink_to(precious)
+    spool.refuse(name, "no")
+    assert precious.read_text() == "mine"
+
+
+def test_a_folder_that_is_named_as_an_entry_is_put_aside(spool: Spool) -> None:
+    (spool.folder / "0.json").mkdir(parents=True)
+    spool.refuse("0.json", "cannot be read")
+    assert (spool.names(), spool.refused()) == ([], ["0.json"])
+
+
+def test_a_pipe_that_is_named_as_an_entry_hangs_nobody(spool: Spool) -> None:
+    spool.folder.mkdir(parents=True)
+    os.mkfifo(spool.folder / "0.json")
+    with pytest.raises(FormatError):
+        spool.read("0.json")
 
 
 def test_what_is_put_aside_keeps_its_reason(spool: Spool, tmp_path: Path) -> None:

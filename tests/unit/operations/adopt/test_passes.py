@@ -17,6 +17,7 @@ from ckptguard.errors import (
     ServiceUnavailableError,
     UnauthorizedError,
 )
+from ckptguard.model.saving_marker import marker_name
 from ckptguard.operations.adopt.adoption import Adoption
 from ckptguard.operations.adopt.loop import MAX_ROUNDS, adopt_once, watch
 from ckptguard.operations.adopt.news import NewsKind as Kind
@@ -303,6 +304,16 @@ def test_a_resave_into_the_same_folder_is_registered_anew() -> None:
     watched(stage, stage.adoption(), lambda: put_save(stage.store, "ckpts/step-1", save=other), None, None)
     assert len(stage.service.told) == 2
     assert stage.service.told[0]["save_id"] != stage.service.told[1]["save_id"]
+
+
+def test_the_marker_of_a_save_that_died_is_no_file_of_the_checkpoint() -> None:
+    stages = Stage(), Stage()
+    for stage in stages:
+        put_save(stage.store, "ckpts/step-1")
+    stages[1].store.put(f"ckpts/step-1/{marker_name('another', '0123abcd')}", b"", modified_at=LONG_AGO)
+    for stage in stages:
+        stage.adoption().run_pass()
+    assert stages[0].service.told == stages[1].service.told
 
 
 def test_a_sidecar_that_comes_later_is_no_new_save() -> None:
