@@ -23,7 +23,7 @@ MAX_ELEMENTS: Final = 6_000
 LARGE: Final = "checkpoints|validations|verdicts|findings|check_results|events|file_results"
 
 _ASKED_FOR: Final = re.compile(r'(?:href|src)="(/ui/static/[^"]+)"|data-(?:src|map)="(/ui/[^"]+)"')
-_SCAN: Final = re.compile(rf"SCAN ({LARGE})\w*(?: AS \w+)?$")
+_SCAN: Final = re.compile(rf"(?:SCAN|SEARCH) ({LARGE})\w*(?: AS \w+)?$")
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +80,10 @@ def scans(engine: Engine, statement: str, parameters: Any) -> list[str]:  # noqa
     if not statement.lstrip().startswith(("SELECT", "WITH")):
         return []
     with engine.connect() as connection:
-        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
-        return [f"{row[-1]}: {statement[:400]}" for row in plan if _SCAN.match(row[-1])]
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
+    if len(plan) == 1 and plan[0][-1].startswith("SEARCH"):  # the end of a table: `max(id)`
+        return []
+    return [f"{row[-1]}: {statement[:400]}" for row in plan if _SCAN.match(row[-1])]
 
 
 @pytest.mark.parametrize("route", PAGES)

@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 from ckptguard.model.report import TensorNumerics
 from ckptguard.model.tensor_list import TensorEntry, parse_line
 
-MAX_LOOKED_AT: Final = 12_000
+MAX_LOOKED_AT: Final = 9_000
 """Entries of both lists together that one page looks at; it may so be short while there is a next one."""
 JUMP: Final = 10.0
 """A tensor whose largest magnitude grew or shrank so many times is told."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 from sqlalchemy import Row, func, select
 
 from ckptguard_api.database import Transaction
+from ckptguard_api.repositories.validations import IS_OPEN
 from ckptguard_api.tables import events, leases, runs, validations
 
 EventRow = Row[Any]
@@ -37,7 +38,8 @@ def newest_event_id(tx: Transaction, *, project_id: int | None = None, run_id: i
 def newest_progress_at(tx: Transaction, run_id: int) -> datetime | None:
     """Return when a live lease of a run last got on; None: nobody works on it."""
     joined = leases.join(validations, validations.c.id == leases.c.validation_id)
-    statement = select(func.max(leases.c.progress_at)).select_from(joined)
+    # From the few that are open: without their index SQLite walks through all validations (a million: 80 ms).
+    statement = select(func.max(leases.c.progress_at)).select_from(joined).where(IS_OPEN)
     found: datetime | None = tx.execute(statement.where(validations.c.run_id == run_id)).scalar_one()
     return found
 
