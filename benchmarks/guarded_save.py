@@ -36,7 +36,9 @@ from ckptguard.model.policy import GIB, MIB
 
 LARGE_TENSOR_BYTES: Final = 32 * MIB
 SMALL_TENSORS: Final = 4000
-GOALS: Final = "goals: wall <= 1.03 x, <= 12 microseconds per small item (design §12), CPU <= 1.25 x hash alone (ADR 0013)"
+GOALS: Final = (
+    "goals: wall <= 1.03 x, <= 12 us a small item (design §12), CPU <= 1.25 x hash alone (ADR 0013)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.load_service import running_service
 from benchmarks.page_measures import MapTimes, ServerTime, View, map_times, server_times, signed_in, viewed
-from benchmarks.service_data import Filled, fill
+from benchmarks.service_data import Filled, fill, tidy
 from ckptguard.model.service import Scope
 from ckptguard_api.database import Database
 from ckptguard_api.domain.actor import SERVICE
@@ -111,6 +111,7 @@ def _seeded(url: str) -> Subject:
     upgrade(url)
     with _filling(url) as database:
         where = seed(database)
+        tidy(database)
         wish = TokenWish(name="benchmark", scopes=frozenset({Scope.ADMIN}))
         token = create_token(Services(database=database, settings=Settings()), wish, by=SERVICE).token.text
     return Subject(

@@ -137,7 +137,7 @@ def fill(database: Database, num_checkpoints: int, *, num_heavy: int = 0) -> Fil
             _run(connection, statement, dialect, count=0)
         for index in later:
             index.create(connection)
-    _tidy(database)
+    tidy(database)
     return Filled(token=token, run_names=tuple(names))
 
 
@@ -207,7 +207,8 @@ def _run(connection: Connection, statement: str, dialect: _Dialect, **values: in
     connection.execute(text(completed))
 
 
-def _tidy(database: Database) -> None:
+def tidy(database: Database) -> None:
+    """Let PostgreSQL have what its autovacuum does by itself within a minute, and go on counting."""
     if not database.is_postgresql:
         return  # the service never runs ANALYZE on its SQLite file either
     with database.engine.connect() as connected:

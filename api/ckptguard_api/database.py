@@ -24,6 +24,11 @@ from ckptguard_api.event_buffer import EventBuffer
 
 _BUSY_TIMEOUT_MS: Final = 30_000
 _STATEMENT_TIMEOUT_MS: Final = 60_000
+# Many look-ups of few rows each: to compile them costs more than it saves, and so does the guess that a disk
+# has to seek. (The list of 1,000 runs: 80 ms; 36 without the guess, 25 without both.)
+_POSTGRESQL_OPTIONS: Final = (
+    f"-c statement_timeout={_STATEMENT_TIMEOUT_MS} -c jit=off -c random_page_cost=1.1"
+)
 _POOL_TIMEOUT_S: Final = 10.0
 
 CommitListener = Callable[[frozenset[int]], None]
@@ -167,7 +172,7 @@ def _engine(url: str, pool_size: int) -> Engine:
             max_overflow=0,
             pool_timeout=_POOL_TIMEOUT_S,
             pool_pre_ping=True,
-            connect_args={"options": f"-c statement_timeout={_STATEMENT_TIMEOUT_MS}", "connect_timeout": 10},
+            connect_args={"options": _POSTGRESQL_OPTIONS, "connect_timeout": 10},
         )
     msg = f"a database of kind {kind!r}; sqlite and postgresql+psycopg are supported"
     raise ConfigError(msg)
