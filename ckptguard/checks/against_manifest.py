@@ -22,10 +22,9 @@ from ckptguard.model.manifest import (
     Role,
     fold_path,
     identity,
-    is_manifest_path,
 )
 from ckptguard.model.report import FileEvidence
-from ckptguard.model.saving_marker import is_saving_marker
+from ckptguard.model.saving_marker import is_left_by_ckptguard
 from ckptguard.storage.protocol import ObjectStat
 
 _ABSENT: Final = {
@@ -145,7 +144,7 @@ def _unlisted_findings(
 ) -> Iterator[Finding]:
     head = in_checkpoint(folder, "")
     for path in sorted(files):
-        if path.startswith(head) and path not in listed and not _is_ours(path):
+        if path.startswith(head) and path not in listed and not is_left_by_ckptguard(path):
             yield Finding(
                 code=FindingCode.UNREFERENCED_FILE,
                 check=CheckName.EXISTENCE,
@@ -153,10 +152,6 @@ def _unlisted_findings(
                 file=path,
                 message=f"{path} is not in the manifest: nothing is said about its content",
             )
-
-
-def _is_ours(path: str) -> bool:
-    return is_manifest_path(path) or is_saving_marker(path)
 
 
 def expected_checksums(manifest: Manifest, *, folder: str = "") -> dict[str, Checksum]:

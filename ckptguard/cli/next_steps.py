@@ -126,15 +126,25 @@ def next_steps(report: Report) -> tuple[str, ...]:
 
 
 def _fill(template: str, finding: Finding, report: Report) -> str:
-    folder = shell_word(folder_of_steps(report))
-    return template.format(
-        path=shell_word(report.target),
-        folder=folder,
-        all_steps=f"ckptguard check {folder} --step all",
-        file=shell_word(finding.file) if finding.file else "the file",
-        fqn=printable(finding.fqn or "the tensors"),
-        observed=shell_word(finding.observed or "MODULE.NAME"),
-    )
+    folder = folder_of_steps(report)
+    values = _values(report.target, folder, file=finding.file, observed=finding.observed)
+    return template.format(fqn=_tensor(finding.fqn), **values)
+
+
+def _values(target: str, folder: str, *, file: str | None, observed: str | None) -> dict[str, str]:
+    """Return what a template names but a tensor, which stands in no command."""
+    word = shell_word(folder)
+    return {
+        "path": shell_word(target),
+        "folder": word,
+        "all_steps": _ALL_STEPS.format(folder=word),
+        "file": shell_word(file) if file else "the file",
+        "observed": shell_word(observed or "MODULE.NAME"),
+    }
+
+
+def _tensor(fqn: str | None) -> str:
+    return printable(fqn or "the tensors")
 
 
 def next_step_of(
@@ -151,15 +161,8 @@ def next_step_of(
     """
     if code not in set(FindingCode):
         return None
-    folder = shell_word(_parent_of(target))
-    return NEXT_STEPS[FindingCode(code)].format(
-        path=shell_word(target),
-        folder=folder,
-        all_steps=f"ckptguard check {folder} --step all",
-        file=shell_word(file) if file else "the file",
-        fqn=printable(fqn or "the tensors"),
-        observed=shell_word(observed or "MODULE.NAME"),
-    )
+    values = _values(target, _parent_of(target), file=file, observed=observed)
+    return NEXT_STEPS[FindingCode(code)].format(fqn=_tensor(fqn), **values)
 
 
 def next_command_of(
@@ -177,17 +180,12 @@ def next_command_of(
     """
     if code not in set(FindingCode):
         return None
-    folder = shell_word(_parent_of(target))
     template = NEXT_STEPS[FindingCode(code)].replace("{all_steps}", _ALL_STEPS)
     _, found, command = template.rpartition(": ckptguard ")
     if not found:
         return None
-    return f"ckptguard {command}".format(
-        path=shell_word(target),
-        folder=folder,
-        file=shell_word(file) if file else "the file",
-        observed=shell_word(observed or "MODULE.NAME"),
-    )
+    values = _values(target, _parent_of(target), file=file, observed=observed)
+    return f"ckptguard {command}".format(**values)
 
 
 def _parent_of(target: str) -> str:

@@ -8,6 +8,8 @@ import hashlib
 import re
 from typing import Final
 
+from ckptguard.model.manifest_laws import is_manifest_path
+
 _HEAD: Final = "ckptguard.saving."
 _NAME: Final = re.compile(r"ckptguard\.saving\.([0-9a-f]{16})\.[0-9a-f]{8}")
 _DIGEST_CHARS: Final = 16
@@ -26,6 +28,11 @@ def marker_name(save_id: str, token: str) -> str:
 def is_saving_marker(path: str) -> bool:
     """Say whether a path is that of a marker, in any folder."""
     return _NAME.fullmatch(path.rpartition("/")[2]) is not None
+
+
+def is_left_by_ckptguard(path: str) -> bool:
+    """Say whether a path is that of a manifest or a marker, which are no part of what a job saved."""
+    return is_manifest_path(path) or is_saving_marker(path)
 
 
 def is_marker_of(path: str, save_id: str) -> bool:

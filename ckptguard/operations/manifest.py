@@ -28,10 +28,9 @@ from ckptguard.model.manifest import (
     Writer,
     default_save_id,
     identity,
-    is_manifest_path,
 )
 from ckptguard.model.policy import MIB
-from ckptguard.model.saving_marker import is_saving_marker
+from ckptguard.model.saving_marker import is_left_by_ckptguard
 from ckptguard.operations.manifests_beside import ManifestBeside, load_manifest_beside, manifest_folders
 from ckptguard.scan.progress import ProgressListener, ProgressMeter
 from ckptguard.storage.folder_sync import sync_folder
@@ -151,8 +150,9 @@ def _read_files(
 
 def _is_listed(path: str, ignored: Sequence[str]) -> bool:
     name = path.rpartition("/")[2]
-    is_ours = is_manifest_path(path) or is_saving_marker(path)
-    return not is_ours and not any(fnmatch.fnmatchcase(name, pattern) for pattern in ignored)
+    return not is_left_by_ckptguard(path) and not any(
+        fnmatch.fnmatchcase(name, pattern) for pattern in ignored
+    )
 
 
 def _roles(layouts: Sequence[Layout]) -> Mapping[str, Role]:

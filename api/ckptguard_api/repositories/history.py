@@ -76,12 +76,6 @@ def find_validation(tx: Transaction, project_id: int, validation_id: int) -> Val
     return row
 
 
-def has_verdict(tx: Transaction, validation_id: int) -> bool:
-    """Say whether the verdict of a validation is stored."""
-    statement = select(verdicts.c.validation_id).where(verdicts.c.validation_id == validation_id)
-    return tx.execute(statement).one_or_none() is not None
-
-
 def last_judged(tx: Transaction, checkpoint_id: int) -> int | None:
     """Return the last validation of a checkpoint that has a verdict, in force or not; None: there is none."""
     statement = (

@@ -22,6 +22,7 @@ from ckptguard_api.domain.file_map import (
 from ckptguard_api.repositories import history
 from ckptguard_api.repositories.checkpoint_list import CheckpointRow, find_checkpoint
 from ckptguard_api.repositories.file_faults import faults_of
+from ckptguard_api.repositories.verdicts import find_verdict
 from ckptguard_api.services import Services
 
 
@@ -188,6 +189,6 @@ def chosen_validation(tx: Transaction, row: CheckpointRow, wanted: int | None) -
             raise NotFoundError(msg)
         return wanted
     in_force: int | None = row.verdict_validation_id
-    if in_force is not None and history.has_verdict(tx, in_force):
+    if in_force is not None and find_verdict(tx, in_force) is not None:
         return in_force
     return history.last_judged(tx, row.id)

@@ -26,6 +26,7 @@ from ckptguard_api.repositories.checkpoint_list import (
 from ckptguard_api.repositories.history import ValidationRow
 from ckptguard_api.repositories.resume_details import read_progress
 from ckptguard_api.repositories.runs import get_run
+from ckptguard_api.repositories.verdicts import find_verdict
 from ckptguard_api.repositories.windows import read_page
 from ckptguard_api.repositories.workers import list_workers
 from ckptguard_api.services import Services
@@ -231,7 +232,7 @@ def _validations(
 
 def _in_force(tx: Transaction, row: CheckpointRow) -> ValidationDetail | None:
     validation_id: int | None = row.verdict_validation_id
-    if validation_id is None or not history.has_verdict(tx, validation_id):  # what was imported may have none
+    if validation_id is None or find_verdict(tx, validation_id) is None:  # what was imported may have none
         return None
     return _detail(tx, row.project_id, validation_id, findings=MAX_SHOWN)
 
